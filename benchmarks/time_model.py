@@ -48,6 +48,10 @@ EXAMPLE = ("--application", "speech", "--precision", "bf16", "--set", "memory.by
 
 PAGE = ROOT / "docs" / "what-if.md"
 
+# A neighbour that differs by a factor of √2 in one size has the weight exp(-1/2), and one that differs in being
+# transposed is this many octaves away. Few and distant neighbours count little: no error has this weight, too.
+NEIGHBOUR_OCTAVES, TRANSPOSED_OCTAVES, NO_NEIGHBOUR = 0.5, 2.0, 0.1
+
 # The same chip (GM200, Vega 10, GP102), or the same generation (GP100).
 PAIRS = (
     ("TitanX Maxwell", "Tesla M40"),
@@ -84,6 +88,24 @@ def own_fit(hardware: Hardware) -> time_model.Fit:
     """The fit to the published times of a device."""
     times = times_of(hardware.name)
     return time_model.fit_cases(hardware.name, list(times), list(times.values()), hardware)
+
+
+def with_neighbours(fit: time_model.Fit, columns: Columns) -> Errors:
+    """The cross-validated errors of products, corrected by the errors of measured products of nearly the same sizes.
+
+    Libraries choose kernels by rules that no formula knows, so the errors of similar problems are alike. The neighbours
+    are of other folds than what they correct.
+    """
+    fold = np.array(time_model.folds_of(list(map(time_model.sizes_of, fit.own))))
+    logs = -np.log1p([columns.errors(constants) for constants in fit.folds])
+    problems = [case.problem for case in fit.own]
+    octaves = np.log2([(p.m, p.n, p.k) for p in problems])
+    transposed = np.array([(p.a_t, p.b_t) for p in problems], float) * TRANSPOSED_OCTAVES
+    places = np.hstack([octaves, transposed])
+    squares = ((places[:, None] - places) ** 2).sum(axis=2)
+    weights = np.exp(-squares / (2 * NEIGHBOUR_OCTAVES**2)) * (fold[:, None] != fold)
+    corrections = (weights * logs[fold]).sum(axis=1) / (weights.sum(axis=1) + NO_NEIGHBOUR)
+    return Errors.of(((1 + np.array(list(fit.own.values()))) * np.exp(corrections) - 1).tolist())
 
 
 def roofline_errors(hardware: Hardware) -> Errors:
@@ -163,7 +185,8 @@ def own_row(hardware: Hardware, others: list[Hardware]) -> str:
     """The line of a device in the first table."""
     fit, (unseen, total) = own_fit(hardware), held_out(hardware, others)
     errors = [roofline_errors(hardware).mean, fit.errors.mean, fit.errors.median]
-    errors += [fit.corrected.mean, fit.corrected.median, fit.corrected.high]
+    corrected = with_neighbours(fit, columns_of(hardware))
+    errors += [corrected.mean, corrected.median, corrected.high]
     cells = [percent(error, 1) for error in errors] + [percent(error) for error in (unseen.mean, unseen.high)]
     return f"| {hardware.name} | {' | '.join(cells)} | {signed(total)} |"
 

@@ -6,7 +6,9 @@ The text of a case is its key in every file, so one precision or library must no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+from deepbench.core.errors import BadInput, shorten
 
 # Our word: the words of others, as `_squashed` leaves them. A word may stand for several of ours. Spellings that differ
 # only in case, hyphens and underscores, such as `all-reduce` or `cublas-lt`, need no entry.
@@ -113,3 +115,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of a sentence about an unknown word: `; did you mean f8e4m3 or f8e5m2?`, or nothing."""
     found = meant(word, known)
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def refuse_unknown(words: Iterable[str], known: Collection[str], sentence: str, there_are: str = "it has") -> None:
+    """`BadInput` for the first word that is not known: `a model has no phase 'trian'; it has test, train; did …`."""
+    for word in words:
+        if word not in known:
+            names = ", ".join(known) or "none"
+            raise BadInput(f"{sentence} {shorten(word)!r}; {there_are} {names}{did_you_mean(word, known)}")

@@ -333,7 +333,6 @@ def what_if(
     knob, and where the results lack what the answer needs.
     """
     from deepbench.networks.reporting import what_if as tables
-    from deepbench.networks.traces.read import read_suite_trace
     from deepbench.networks.what_if.hardware import Hardware
 
     if network is not None and (application or precision):
@@ -343,8 +342,14 @@ def what_if(
     given = loaded.summaries, loaded.limits, Path(loaded.path).name, list(changes)
     if network is None:
         return tables.answer(*given, name=application, precision=precision, threads=threads, hardware=own)
-    step = read_suite_trace(Path(network)) if isinstance(network, str | Path) else network
-    return tables.answer_of_step(step, loaded.file, *given, library=library, threads=threads, hardware=own)
+    return tables.answer_of_step(_step(network), loaded.file, *given, library=library, threads=threads, hardware=own)
+
+
+def _step(network: Trace | str | Path) -> Trace:
+    """A trace, or what is in the suite that one was written to."""
+    from deepbench.networks.traces.read import read_suite_trace
+
+    return read_suite_trace(Path(network)) if isinstance(network, str | Path) else network
 
 
 def what_if_report(answer: Answer, full: bool = False) -> Report:
@@ -366,15 +371,9 @@ def on_other_hardware(answer: Answer, hardware: str | Path) -> Report:
     return replace(found, forms={**found.forms, "json": table.json})
 
 
-def steps_of(networks: Sequence[str | Path]) -> Callable[[ResultFile], list[dict[str, Any]]]:
-    """What a page draws of these suites: the steps that the kernels of a file predict."""
-    from deepbench.networks.traces.read import read_suite_trace
-
-    return steps_of_traces([read_suite_trace(Path(name)) for name in networks])
-
-
-def steps_of_traces(traces: Sequence[Trace]) -> Callable[[ResultFile], list[dict[str, Any]]]:
-    """What a page draws of these traces: the steps that the kernels of a file predict."""
+def steps_of(networks: Sequence[Trace | str | Path]) -> Callable[[ResultFile], list[dict[str, Any]]]:
+    """What a page draws of these traces, or suites of traces: the steps that the kernels of a file predict."""
     from deepbench.networks.reporting import page
 
+    traces = list(map(_step, networks))
     return lambda file: page.of_file(file, traces)

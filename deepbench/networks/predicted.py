@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deepbench.core.words import count
 from deepbench.judge.devices import DeviceScaling
 from deepbench.networks.predictions import devices
 from deepbench.networks.predictions.predict import Prediction
@@ -60,11 +61,7 @@ class PredictedDevices(Predicted):
     @property
     def labels(self) -> list[str]:
         """The name of each step that was predicted."""
-        return (
-            [f"{n} device{'s' * (n != 1)}" for n in self.devices]
-            if len(self.forecast.predictions) > 1
-            else super().labels
-        )
+        return [count(n, "device") for n in self.devices] if len(self.forecast.predictions) > 1 else super().labels
 
     @property
     def scaling(self) -> DeviceScaling:

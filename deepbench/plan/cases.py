@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deepbench.core.aliases import did_you_mean
+from deepbench.core.aliases import did_you_mean, refuse_unknown
 from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import (
     DIRECTIONS,
@@ -22,6 +22,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.shell import command
+from deepbench.core.words import join
 from deepbench.plan.suites import FIT, Entry, parameters_of_words, read_words
 from deepbench.results.record import Source
 
@@ -144,18 +145,13 @@ def _check(choices: Choices) -> None:
         find_backend(name)
     for name in choices.precisions:
         find_precision(name)
-    for name in choices.directions:
-        if name not in DIRECTIONS:
-            there_are = f"there are {', '.join(DIRECTIONS)}{did_you_mean(name, DIRECTIONS)}"
-            raise BadInput(f"unknown direction {shorten(name)!r}; {there_are}")
+    refuse_unknown(choices.directions, DIRECTIONS, "unknown direction", "there are")
     known: dict[str, dict[str, None]] = {}  # operations may have settings of one name with different values
     for op in all_ops():
         for name, values in known_settings(op).items():
             known.setdefault(name, {}).update(dict.fromkeys(values))
+    refuse_unknown(choices.settings, known, "unknown setting", "there are")
     for name, values in choices.settings.items():
-        if name not in known:
-            there_are = f"there are {', '.join(known)}{did_you_mean(name, known)}"
-            raise BadInput(f"unknown setting {shorten(name)!r}; {there_are}")
         for value in values:
             if value not in known[name]:
                 raise BadInput(f"{name} must be one of {', '.join(known[name])}, found {shorten(value)!r}")
@@ -227,9 +223,7 @@ def why_none(entries: Sequence[Entry], choices: Choices, default_threads: int) -
     names = list(dict.fromkeys(name for *_, name in asked))
     is_typed = any(p.backend is not None for p, *_ in asked)
     is_named = is_typed or bool(choices.backends)
-    who = (
-        f"{_listed(names)} {_verb(names)} not serve" if is_named else f"no default library for {choices.device} serves"
-    )
+    who = f"{join(names)} {_verb(names)} not serve" if is_named else f"no default library for {choices.device} serves"
     others = [
         (name, b.device)
         for name, b in all_backends().items()
@@ -240,11 +234,11 @@ def why_none(entries: Sequence[Entry], choices: Choices, default_threads: int) -
     sentences = [f"no case is left: {who} {op} {direction} in {precision}{more}"]
     if near:
         how = f"type {near[0]} instead" if is_typed else f"use --backend {','.join(near)}"
-        sentences.append(f"{_listed(near)} {_verb(near)}: {how}")
+        sentences.append(f"{join(near)} {_verb(near)}: {how}")
     else:
         far = [f"{name} (--device {device})" for name, device in others]
         if far:
-            sentences.append(f"on other devices {_listed(far)} {_verb(far)}")
+            sentences.append(f"on other devices {join(far)} {_verb(far)}")
         example = (
             with_reference(case)
             for p, *_ in asked
@@ -283,10 +277,6 @@ def _why_nothing_passes(entries: Sequence[Entry], choices: Choices) -> str:
         return "every group asked for has more ranks than this process has cores; choose smaller ones with --ranks N"
     out = "it" if len(given) == 1 else "one of them"
     return f"nothing that was asked for passes {' and '.join(given)}; leave {out} out"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _verb(names: Sequence[str]) -> str:

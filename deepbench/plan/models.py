@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from deepbench.core.aliases import did_you_mean
+from deepbench.core.aliases import did_you_mean, refuse_unknown
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import LARGEST_SIZE
@@ -103,9 +103,7 @@ class ModelSuite:
     def chosen(self, given: Mapping[str, str]) -> tuple[str, dict[str, int]]:
         """Phase and parameters, defaults included; `BadInput` says which exist."""
         phase = given.get("phase", self.default_phase)
-        if phase not in self.phases:
-            hint = did_you_mean(phase, self.phases)
-            raise BadInput(f"{self.title} has no phase {shorten(phase)!r}; it has {', '.join(self.phases)}{hint}")
+        refuse_unknown([phase], self.phases, f"{self.title} has no phase")
         known = self.parameters(phase)
         names = (*known, *self._divided(phase))
         for name, text in given.items():
@@ -293,8 +291,7 @@ def _load(text: str, named: str) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"{named} is not valid TOML: {error}") from None
     keys = (*TEXTS, *TABLES, TRACE, "suites")
-    if unknown := [key for key in table if key not in keys]:
-        raise BadInput(f"{named} has an unknown key {shorten(unknown[0])!r}; there are {', '.join(keys)}")
+    refuse_unknown(table, keys, f"{named} has an unknown key", "there are")
     for key in TABLES:
         if not isinstance(table.get(key, {}), dict):
             raise BadInput(f"{named}: {key} must be a table")

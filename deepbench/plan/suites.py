@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from deepbench.core.aliases import did_you_mean, meant
+from deepbench.core.aliases import did_you_mean, meant, refuse_unknown
 from deepbench.core.case import Pattern, check_settings, parse_patterns, read_field, words_by_kind
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
@@ -241,9 +241,7 @@ def _with_parameters(token: str, parameters: Mapping[str, tuple[str, ...]]) -> I
 def _members_with(folder: str, parameters: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """The suites in a folder of the package that have a chosen phase, each with those parameters that its phase has."""
     known = (FIT, *parameters_of(folder))
-    if unknown := [n for n in parameters if n not in known]:
-        there_are = f"they have {', '.join(known)}{did_you_mean(unknown[0], known)}"
-        raise BadInput(f"no suite in {folder} has the parameter {shorten(unknown[0])!r}; {there_are}")
+    refuse_unknown(parameters, known, f"no suite in {folder} has the parameter", "they have")
     others = {n: values for n, values in parameters.items() if n != "phase"}
     found = False
     for member in _group(folder):
@@ -281,9 +279,7 @@ def read_suite(name: str) -> list[Entry]:
     path = _path_of(base)
     if path is not None and path.suffix.lower() in MODELS:
         return _read_toml(path, base, parameters)[0]
-    unknown = [n for n in parameters if n != FIT]
-    if unknown:
-        raise BadInput(f"{base} has no parameter {shorten(unknown[0])!r}; it has {FIT}")
+    refuse_unknown(parameters, (FIT,), f"{base} has no parameter")
     if base not in suite_files() and format_of(base):
         entries = _read_workloads(base)
     else:
@@ -414,9 +410,7 @@ def _csv_entries(op: Op, header: list[str], row: list[str], suite: str, number: 
     settings = {n: v for n, v in cells.items() if n in op.settings and v}
     check_settings(op.name, settings)
     directions = cells.get("directions", "").split()
-    unknown = [d for d in directions if d not in op.directions]
-    if unknown:
-        raise BadInput(f"{op.name} has no direction {shorten(unknown[0])!r}; it has {', '.join(op.directions)}")
+    refuse_unknown(directions, op.directions, f"{op.name} has no direction")
     source = _source(suite, number, cells)
     chosen: list[str | None] = [*directions] or [None]
     return [Entry(Pattern(op.name, problem, d, settings=tuple(sorted(settings.items()))), source) for d in chosen]
@@ -485,10 +479,7 @@ def _read_workloads(base: str) -> list[Entry]:
 def _read_toml(path: Path, base: str, parameters: Mapping[str, str]) -> tuple[list[Entry], list[LeftOut]]:
     """The kernels of a model, or of the models that a file lists, and those that cannot be measured."""
     if members := _members(path):
-        known = (FIT, *parameters_of(base))
-        if unknown := [n for n in parameters if n not in known]:
-            there_are = f"it has {', '.join(known)}{did_you_mean(unknown[0], known)}"
-            raise BadInput(f"{base} has no parameter {shorten(unknown[0])!r}; {there_are}")
+        refuse_unknown(parameters, (FIT, *parameters_of(base)), f"{base} has no parameter")
         names = dict.fromkeys(_with(member, parameters) for member in members)
         read = [_read_toml(_model_path(name, base), *split_name(name)) for name in names]
         return [e for entries, _ in read for e in entries], [o for _, out in read for o in out]

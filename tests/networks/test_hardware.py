@@ -32,11 +32,6 @@ bytes_per_s = 9e11
 
 [overhead]
 call_s = 5e-6
-
-[link]
-latency_s = 1e-6
-bytes_per_s = 5e10
-ranks = 8
 """
 
 HARDWARE = Hardware.parse(TEXT)
@@ -52,7 +47,6 @@ def test_a_file_has_every_value():
     assert {"f32": 1.5e13, "bf16": 1.25e14} == HARDWARE.peak
     assert (MemoryLevel("L2", 6e6, 2e12), MemoryLevel("HBM", None, 9e11)) == HARDWARE.memory
     assert Overhead(5e-6, None) == HARDWARE.overhead
-    assert (1e-6, 5e10, 8) == (HARDWARE.link.latency_s, HARDWARE.link.bytes_per_s, HARDWARE.link.ranks)
 
 
 def test_writing_and_reading_keeps_every_value():
@@ -99,7 +93,7 @@ def test_every_data_sheet_of_the_benchmark_can_be_read():
         ("bytes_per_s = 9e11", "bytes = 9e11", "wanted its bytes_per_s"),
         ("bytes_per_s = 9e11", "bytes_per_s = 9e11\nbytes = 1e6", "levels of memory begin with the innermost"),
         ("call_s = 5e-6", "launch_s = 5e-6", "overhead has no 'launch_s'; it has call_s, operator_s"),
-        ("ranks = 8", "ranks = 1.5", "ranks must be a whole number"),
+        ("units = 80", "units = 1.5", "units must be a whole number"),
         ("[overhead]", "[overhead", "is not valid TOML"),
     ],
 )

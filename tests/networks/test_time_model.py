@@ -213,7 +213,7 @@ def test_the_error_is_that_of_times_that_took_no_part():
 
 def test_twins_are_never_predicted_from_each_other():
     cases = [gemm(m, 64, 64, a_t=a_t) for m in (32, 64, 128, 256, 512, 1024) for a_t in (0, 1)]
-    folds = time_model.folds_of([time_model._sizes(case) for case in cases])
+    folds = time_model.folds_of([time_model.sizes_of(case) for case in cases])
 
     assert folds[0::2] == folds[1::2]
     assert set(range(time_model.FOLDS)) == set(folds)
@@ -224,19 +224,8 @@ def test_neighbours_correct_what_no_formula_knows():
     times = {case: t * (3.0 if case.problem.n < 32 else 1.0) for case, t in times_of(cases).items()}
     fit = time_model.fit_cases("", list(times), list(times.values()), HARDWARE)
 
-    assert fit.corrected.mean < fit.errors.mean / 2
-    model = TimeModel(HARDWARE, times)
-    unseen = gemm(600, 16, 400)
-    true = 3 * parts_of(demand(unseen), HARDWARE, TRUE, 1e-6).seconds
-    alone = model.fit_of(unseen).parts(demand(unseen), HARDWARE).seconds
-    assert abs(math.log(model.predict(unseen) / true)) < abs(math.log(alone / true)) / 1.5
-
-
-def test_a_case_of_another_operation_is_no_neighbour():
-    times = {**times_of(products(20)), parse_case("linear m=64 n=64 k=64 forward f32 onednn threads=1"): 1.0}
-    model = TimeModel(HARDWARE, times)
-
-    assert model.predict(gemm(64, 64, 64)) < 1e-3
+    columns = Columns.of(list(map(demand, cases)), list(times.values()), HARDWARE)
+    assert benchmark("time_model").with_neighbours(fit, columns).mean < fit.errors.mean / 2
 
 
 # ---- which fit
@@ -283,5 +272,6 @@ def test_published_products_are_predicted_better_than_by_the_prototype(sheet, pr
     fit = benchmark("time_model").own_fit(hardware)
 
     assert 160 == fit.errors.count
-    assert fit.corrected.mean < prototype
-    assert benchmark("time_model").roofline_errors(hardware).mean > fit.errors.mean
+    script = benchmark("time_model")
+    assert script.with_neighbours(fit, script.columns_of(hardware)).mean < prototype
+    assert script.roofline_errors(hardware).mean > fit.errors.mean

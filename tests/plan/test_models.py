@@ -8,6 +8,7 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops
+from deepbench.ops.recurrent.problem import GATES
 from deepbench.plan import models, suites
 from deepbench.plan.cases import Choices, expand, read_chosen
 from deepbench.plan.suites import left_out, parameters_of, phases_of, read_suite, suite_files
@@ -20,36 +21,6 @@ MODELS = [name for name in suite_files() if phases_of(name)]
 WHOLE = {"mlperf/whisper_large_v3": ("encode", "decode"), "mlperf/deepseek_v3_r1": ("prefill",)}
 # The others have statistics of batches only in training.
 WHOLE |= {name: ("train",) for name in MODELS if name.startswith("vision/")}
-
-
-# Products per step of a recurrent cell.
-GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
-
-
-def weights_of(row):
-    """The parameters of the model that belong to a kernel, over all its calls; biases are not counted."""
-    if row.weights is not None or row.is_gradient:
-        return row.weights or 0
-    v = {"groups": 1, "t": 1, "input_size": 1, "layers": 1, "bidirectional": 0, **row.values}
-    per_call = {
-        "gemm": lambda: v["m"] * v["k"],
-        "grouped_gemm": lambda: v["groups"] * v["m"] * v["k"],
-        "conv": lambda: v["k"] * v["c"] // v["groups"] * v["t"] * v["r"] * v["s"],
-        "embedding_bag": lambda: v["rows"] * v["dim"],
-        "rms_norm": lambda: v["columns"],
-        "layer_norm": lambda: 2 * v["columns"],
-        "batch_norm": lambda: 2 * v["c"],
-        "group_norm": lambda: 2 * v["c"],
-        "recurrent": lambda: recurrent_weights(v),
-    }
-    return row.count * per_call[row.op]() if row.op in per_call else 0
-
-
-def recurrent_weights(v):
-    """The weights of all layers. An input of width 1 stands for none: its products belong to another kernel."""
-    output_size = (1 + v["bidirectional"]) * v["hidden"]
-    widths = [0 if v["input_size"] == 1 else v["input_size"]] + [output_size] * (v["layers"] - 1)
-    return GATES[v["cell"]] * output_size * sum(v["hidden"] + width for width in widths)
 
 
 def model_of(name):
@@ -86,6 +57,32 @@ def forward_flop(row):
         filters = v["c"] // v["groups"] * v["r"] * v["s"] * v["t"]
         return 2 * v["n"] * v["k"] * filters * math.prod(outputs)
     return 0
+
+
+def weights_of(row):
+    """The parameters of the model that belong to a kernel, over all its calls; biases are not counted."""
+    if row.weights is not None or row.is_gradient:
+        return row.weights or 0
+    v = {"groups": 1, "t": 1, "input_size": 1, "layers": 1, "bidirectional": 0, **row.values}
+    per_call = {
+        "gemm": lambda: v["m"] * v["k"],
+        "grouped_gemm": lambda: v["groups"] * v["m"] * v["k"],
+        "conv": lambda: v["k"] * v["c"] // v["groups"] * v["t"] * v["r"] * v["s"],
+        "embedding_bag": lambda: v["rows"] * v["dim"],
+        "rms_norm": lambda: v["columns"],
+        "layer_norm": lambda: 2 * v["columns"],
+        "batch_norm": lambda: 2 * v["c"],
+        "group_norm": lambda: 2 * v["c"],
+        "recurrent": lambda: recurrent_weights(v),
+    }
+    return row.count * per_call[row.op]() if row.op in per_call else 0
+
+
+def recurrent_weights(v):
+    """The weights of all layers. An input of width 1 stands for none: its products belong to another kernel."""
+    output_size = (1 + v["bidirectional"]) * v["hidden"]
+    widths = [0 if v["input_size"] == 1 else v["input_size"]] + [output_size] * (v["layers"] - 1)
+    return GATES[v["cell"]] * output_size * sum(v["hidden"] + width for width in widths)
 
 
 @pytest.mark.parametrize("name", [name for name, row in PUBLISHED.items() if row["gflop_forward_per_unit"]])

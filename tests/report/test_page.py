@@ -359,9 +359,9 @@ def test_a_page_has_the_training_steps_of_a_file_by_devices():
 def step_of(tmp_path, *records):
     """The step of the network as a page draws it: its bars by name, and its sentences."""
     samples.write(tmp_path / "k.jsonl", records)
-    (found,) = content.of_file(
-        read_results(tmp_path / "k.jsonl"), "k", networks.steps_of_traces([predicted.network()])
-    )["networks"]
+    (found,) = content.of_file(read_results(tmp_path / "k.jsonl"), "k", networks.steps_of([predicted.network()]))[
+        "networks"
+    ]
     return {bar["name"]: bar for bar in found["bars"]}, " ".join(found["remarks"])
 
 
@@ -395,7 +395,7 @@ def test_files_without_kernels_of_a_network_have_no_step_of_it(tmp_path):
 
     assert (
         []
-        == content.of_file(read_results(tmp_path / "k.jsonl"), "k", networks.steps_of_traces([predicted.network()]))[
+        == content.of_file(read_results(tmp_path / "k.jsonl"), "k", networks.steps_of([predicted.network()]))[
             "networks"
         ]
     )

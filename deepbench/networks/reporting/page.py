@@ -8,6 +8,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.times import Time
+from deepbench.core.words import count
 from deepbench.networks.predictions import breakdown
 from deepbench.networks.predictions.forecast import Forecast, forecast
 from deepbench.networks.reporting import predictions
@@ -51,8 +52,7 @@ def _step(made: Forecast) -> dict[str, Any]:
             bars.append(_bar(FASTEST, breakdown.groups(best), best.time, bool(best.disturbed)))
     if made.measured is not None:
         bars.append(_bar(MEASURED, {MEASURED: made.measured.seconds}, made.measured, False))
-    phase = "training step" if p.trace.is_training else "forward pass"
-    title = f"{p.trace.title}, {phase}, {p.threads} thread{'s' * (p.threads != 1)}"
+    title = f"{p.trace.title}, {p.trace.phase}, {count(p.threads, 'thread')}"
     return {"title": title, "bars": bars, "remarks": [f"{title}.", *_remarks(made)]}
 
 

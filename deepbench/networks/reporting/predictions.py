@@ -9,11 +9,12 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.times import Time
+from deepbench.core.words import count
 from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of
 from deepbench.networks.predictions.forecast import Forecast
 from deepbench.networks.predictions.memory import memory_of
 from deepbench.networks.predictions.predict import Part, Prediction
-from deepbench.networks.reporting.traces import kernel_title, memory_text
+from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text
 from deepbench.networks.traces.trace import Trace, general_place
 from deepbench.reporting.bars import StackedBar, svg
 from deepbench.reporting.output import Report, json_text
@@ -50,16 +51,14 @@ def summary(
     `alternatives` have the kernels of other libraries; `capacity` is the memory of a device, in words and in bytes.
     """
     p, trace = prediction, prediction.trace
-    phase = "training step" if trace.is_training else "forward pass"
-    parameters = f", {trace.parameters:,} parameters" if trace.parameters is not None else ""
-    lines = [("network", f"{trace.title}: a {phase}{parameters}")]
-    threads = f"{p.threads} thread{'s' * (p.threads != 1)}"
+    lines = [("network", network_text(trace))]
     if p.time is not None:
-        lines.append(("predicted", f"{interval(p.time)} per step, {threads}, kernels of {p.library}"))
+        lines.append(
+            ("predicted", f"{interval(p.time)} per step, {count(p.threads, 'thread')}, kernels of {p.library}")
+        )
     else:
-        count = sum(part.need.count for part in p.missing)
+        calls = count(sum(part.need.count for part in p.missing), "call")
         reasons = ", ".join(dict.fromkeys(part.how for part in p.missing))
-        calls = f"{count} call{'s' * (count != 1)}"
         text = f"withheld: {without_time(len(p.missing))} in {calls} ({reasons})"
         known_s = p.known.seconds
         lines.append(("predicted", f"{text}; the others take {units.seconds(known_s)}" if known_s else text))
@@ -69,9 +68,8 @@ def summary(
         lines.append(("consists of", ", ".join(shares)))
         lines.append(("coverage", f"{units.percent(p.measured_share)} of the time is measured kernels"))
     if p.disturbed:
-        share, count = units.percent(p.disturbed_share), len(p.disturbed)
-        text = f"{count} kernel{'s' * (count != 1)}, {share} of the time: other programs interfered; measure again"
-        lines.append(("disturbed", text))
+        text = f"{count(len(p.disturbed), 'kernel')}, {units.percent(p.disturbed_share)} of the time"
+        lines.append(("disturbed", f"{text}: other programs interfered; measure again"))
     if p.others is None:
         lines.append(("others", "unknown: no addition has a time, so other operators are not in the sum"))
     if p.overhead is None:
@@ -109,9 +107,7 @@ def gain_text(prediction: Prediction, alternatives: Sequence[Prediction]) -> str
     if not found or time is None:
         return None
     best = time.seconds - sum(gain.saved_s for gain in found)
-    each = ", ".join(
-        f"{g.library} for {g.kernels} kernel{'s' * (g.kernels != 1)} saves {units.seconds(g.saved_s)}" for g in found
-    )
+    each = ", ".join(f"{g.library} for {count(g.kernels, 'kernel')} saves {units.seconds(g.saved_s)}" for g in found)
     ratio = units.significant(time.seconds / best)
     return f"{units.seconds(best)} with the fastest library of each kernel, {ratio} times as fast: {each}"
 
@@ -193,9 +189,9 @@ def layer_table(prediction: Prediction, is_full: bool = False) -> Table:
     return Table(columns, shown, notes, more_for_programs=("layer", "part"))
 
 
-def without_time(count: int) -> str:
+def without_time(kernels: int) -> str:
     """`2 kernels have no time`."""
-    return "1 kernel has no time" if count == 1 else f"{count} kernels have no time"
+    return f"{count(kernels, 'kernel')} {'has' if kernels == 1 else 'have'} no time"
 
 
 def error_text(error: float) -> str:
@@ -211,10 +207,10 @@ def rows(prediction: Prediction) -> list[dict[str, Cell]]:
         (OTHERS, prediction.others, sum(call.operators for call in prediction.trace.others)),
         (f"{OVERHEAD} per operator", prediction.overhead, prediction.trace.operators),
     ]
-    for name, time, count in rest:
-        if time is not None and count:
+    for name, time, calls in rest:
+        if time is not None and calls:
             share = time.seconds / known if known else None
-            found.append({"kernel": name, "calls": count, "time": time.seconds, "share": share, "memory": None})
+            found.append({"kernel": name, "calls": calls, "time": time.seconds, "share": share, "memory": None})
     return found
 
 

@@ -44,6 +44,12 @@ def values(trace: Trace) -> dict[str, Any]:
     }
 
 
+def network_text(trace: Trace) -> str:
+    """`resnet18: a training step, 11,689,512 parameters`."""
+    parameters = f", {trace.parameters:,} parameters" if trace.parameters is not None else ""
+    return f"{trace.title}: a {trace.phase}{parameters}"
+
+
 def memory_text(memory: Memory | None) -> str:
     """What a step needs."""
     if memory is None:
@@ -134,11 +140,9 @@ def table(trace: Trace, most: int | None = MOST_ROWS) -> Table:
 def summary(trace: Trace) -> list[tuple[str, str]]:
     """Labels and sentences above the table."""
     v = values(trace)
-    phase = "training step" if trace.is_training else "forward pass"
-    parameters = f", {v['parameters']:,} parameters" if v["parameters"] is not None else ""
     shares = f"{v['kernel_calls']} calls of {v['kernels']} kernels, {len(trace.others)} other operators"
     return [
-        ("network", f"{trace.title}: a {phase}{parameters}"),
+        ("network", network_text(trace)),
         ("operators", f"{shares}, {trace.views} views"),
         ("work", f"{units.significant(v['flop'] / 1e9)} GFLOP; {units.significant(v['bytes'] / 1e9)} GB moved, "
                  f"{units.percent(v['other_bytes'] / v['bytes'] if v['bytes'] else 0)} of it by other operators"),

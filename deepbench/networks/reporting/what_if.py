@@ -250,9 +250,7 @@ _WORDS = {
     "bytes": "the size of {}",
     "call_s": "the cost of a call",
     "operator_s": "the cost of an operator",
-    "latency_s": "the latency of the link",
     "units": "the number of units",
-    "ranks": "the number of ranks",
 }
 
 
@@ -275,8 +273,6 @@ def _knob_words(knob: Knob) -> str:
         levels = {ALL: "every level of memory", MAIN: "main memory"}
         level = "main memory" if len(rest) == 1 else levels.get(rest[0], rest[0])
         what = _WORDS[rest[-1]].format(level)
-    elif first == "link" and rest[-1] == "bytes_per_s":
-        what = "the bandwidth of the link"
     elif first == "overhead" and rest in ([], [ALL]):
         what = "every fixed cost"
     else:

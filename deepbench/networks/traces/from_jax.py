@@ -94,15 +94,17 @@ def trace_jax(
     that cannot be counted; see the top of this file.
     """
     closed = import_jax().make_jaxpr(function)(*inputs)
+    from jax.interpreters.partial_eval import dce_jaxpr
+
     walker = _Walker(while_steps)
-    program, everything = closed.jaxpr, (True,) * len(closed.jaxpr.outvars)
-    if (total := walker.count(program, everything)) > MOST_CALLS:
+    program, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+    if (total := walker.count(program)) > MOST_CALLS:
         raise BadInput(
             f"the function runs {total} operators, and a trace has at most {MOST_CALLS}; trace fewer steps of its loops"
         )
     arguments = [walker.array(v.aval) for v in program.invars]
     walker.inputs.update(a.buffer for a in arguments)
-    walker.walk(program, [walker.constant(c) for c in closed.consts], arguments, everything, "", _Memory())
+    walker.walk(program, closed.consts, arguments, "", _Memory())
     return walker.record.trace(title, "; ".join([source, *walker.notes]), is_training, parameters)
 
 
@@ -223,10 +225,6 @@ def _program_of(equation: Any) -> tuple[Any, Sequence[Any]]:
     return (program.jaxpr, program.consts) if hasattr(program, "consts") else (program, ())
 
 
-def _is_variable(atom: Any) -> bool:
-    return not hasattr(atom, "val")
-
-
 def _place(stack: str) -> str:
     """`Net.Dense_0` for `transpose(jvp(Net))/Dense_0`."""
     stack = re.sub(r"\bp?jit\([^()]*\)", "", stack)
@@ -243,18 +241,15 @@ class _Walker:
         self.notes: dict[str, None] = {}
         self.inputs: set[int | None] = set()
         self._constants: dict[int, tuple[Any, _Array]] = {}
-        self._live: dict[Any, tuple[Any, dict[int, tuple[bool, ...]], tuple[bool, ...]]] = {}
         self._branches: dict[int, tuple[Any, int]] = {}
 
     # ---- arrays
 
     def array(self, aval: Any, memory: _Memory | None = None, key: Any = None) -> _Array:
         """An array with a buffer of its own."""
-        shape = tuple(int(n) for n in getattr(aval, "shape", ()))
-        kind = getattr(aval, "dtype", None)
-        element = int(getattr(kind, "itemsize", 0) or 0)
-        buffer = self._buffer(math.prod(shape) * element, memory, key)
-        return _Array(buffer, shape, _row_major(shape), str(kind), element)
+        found = _equal_numbers(aval, None)
+        buffer = self._buffer(found.size * found.element_bytes, memory, key)
+        return replace(found, buffer=buffer, strides=_row_major(found.shape))
 
     def _buffer(self, size: int, memory: _Memory | None, key: Any) -> int:
         if memory is None:
@@ -297,109 +292,51 @@ class _Walker:
         numbers = [[a.buffer for a in arrays if a.buffer is not None and a.bytes] for arrays in (reads, writes)]
         self.record.call(operator, kernel, where, dict.fromkeys(numbers[0]), dict.fromkeys(numbers[1]), moved)
 
-    # ---- what is needed
+    # ---- operators
 
-    def live(self, program: Any, needed: tuple[bool, ...]) -> tuple[dict[int, tuple[bool, ...]], tuple[bool, ...]]:
-        """The operators on which the needed results depend, each with its needed results, and the needed inputs."""
-        key = id(program), needed
-        if key not in self._live:
-            wanted = {v for v, is_needed in zip(program.outvars, needed, strict=True) if is_needed and _is_variable(v)}
-            kept = {}
-            for index in reversed(range(len(program.eqns))):
-                equation = program.eqns[index]
-                flags = tuple(v in wanted for v in equation.outvars)
-                if any(flags) or equation.effects:
-                    kept[index] = flags
-                    inputs = zip(equation.invars, self._needs(equation, flags), strict=True)
-                    wanted.update(v for v, is_needed in inputs if is_needed and _is_variable(v))
-            in_order = dict(reversed(kept.items()))
-            # The program is kept, so that its number stays its own.
-            self._live[key] = program, in_order, tuple(v in wanted for v in program.invars)
-        return self._live[key][1:]
-
-    def _needs(self, equation: Any, flags: tuple[bool, ...]) -> tuple[bool, ...]:
-        name = equation.primitive.name
-        if name in INLINED:
-            return self.live(_program_of(equation)[0], flags)[1]
-        if name == "scan":
-            return self._scan_needs(equation, flags)[1]
-        return (True,) * len(equation.invars)
-
-    def _scan_needs(self, equation: Any, flags: tuple[bool, ...]) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-        """Which results of the body are needed, and which of its inputs. A step needs what later steps need."""
-        body, constants, carried = equation.params["jaxpr"].jaxpr, *(equation.params[n] for n in SCAN_COUNTS)
-        carry = flags[:carried]
-        while True:
-            inputs = self.live(body, (*carry, *flags[carried:]))[1]
-            more = tuple(a or b for a, b in zip(carry, inputs[constants : constants + carried], strict=True))
-            if more == carry:
-                return (*carry, *flags[carried:]), inputs
-            carry = more
-
-    def count(self, program: Any, needed: tuple[bool, ...]) -> int:
+    def count(self, program: Any) -> int:
         """How many operators run, views included."""
         total = 0
-        for index, flags in self.live(program, needed)[0].items():
-            equation = program.eqns[index]
+        for equation in program.eqns:
             name, p = equation.primitive.name, equation.params
             if name in INLINED:
-                total += self.count(_program_of(equation)[0], flags)
+                total += self.count(_program_of(equation)[0])
             elif name == "scan":
-                total += p["length"] * self.count(p["jaxpr"].jaxpr, self._scan_needs(equation, flags)[0])
+                total += p["length"] * self.count(p["jaxpr"].jaxpr)
             elif name == "cond":
-                total += max(self.count(branch.jaxpr, flags) for branch in p["branches"])
+                total += max(self.count(branch.jaxpr) for branch in p["branches"])
             elif name == "while":
-                total += (self.while_steps or 1) * self.count(p["body_jaxpr"].jaxpr, (True,) * len(flags))
+                total += (self.while_steps or 1) * self.count(p["body_jaxpr"].jaxpr)
             else:
                 total += 1
         return total
 
-    # ---- operators
-
     def walk(
-        self,
-        program: Any,
-        constants: Sequence[_Array],
-        arguments: Sequence[_Array | None],
-        needed: tuple[bool, ...],
-        where: str,
-        memory: _Memory,
-    ) -> list[_Array | None]:
-        """Record the operators of a program. The needed results."""
-        known: dict[Any, _Array | None] = {}
-        known.update(zip(program.constvars, constants, strict=True))
+        self, program: Any, constants: Sequence[Any], arguments: Sequence[_Array], where: str, memory: _Memory
+    ) -> list[_Array]:
+        """Record the operators of a program. Its results."""
+        known: dict[Any, _Array] = dict(zip(program.constvars, map(self.constant, constants), strict=True))
         known.update(zip(program.invars, arguments, strict=True))
 
-        def value(atom: Any) -> _Array | None:
-            return known.get(atom) if _is_variable(atom) else self._literal(atom)
+        def value(atom: Any) -> _Array:
+            return _equal_numbers(atom.aval, _number(atom.val)) if hasattr(atom, "val") else known[atom]
 
-        for index, flags in self.live(program, needed)[0].items():
-            equation = program.eqns[index]
+        for index, equation in enumerate(program.eqns):
             own = _place(str(equation.source_info.name_stack))
             place = ".".join(filter(None, (where, own)))
             operands = [value(atom) for atom in equation.invars]
-            results = self._equation(equation, operands, flags, place, memory.within(index))
+            results = self._equation(equation, operands, place, memory.within(index))
             known.update(zip(equation.outvars, results, strict=True))
-        return [value(v) if n else None for v, n in zip(program.outvars, needed, strict=True)]
+        return [value(v) for v in program.outvars]
 
-    def _literal(self, atom: Any) -> _Array:
-        kind = str(getattr(atom.aval, "dtype", "float32"))
-        shape = tuple(getattr(atom.aval, "shape", ()))
-        element = int(getattr(getattr(atom.aval, "dtype", None), "itemsize", 0) or 0)
-        return _Array(None, shape, (0,) * len(shape), kind, element, _number(atom.val))
-
-    def _equation(
-        self, equation: Any, operands: list[Any], flags: tuple[bool, ...], where: str, memory: _Memory
-    ) -> Sequence[_Array | None]:
+    def _equation(self, equation: Any, operands: list[_Array], where: str, memory: _Memory) -> Sequence[_Array]:
         name = equation.primitive.name
         if name in INLINED:
-            program, constants = _program_of(equation)
-            return self.walk(program, [self.constant(c) for c in constants], operands, flags, where, memory)
+            return self.walk(*_program_of(equation), operands, where, memory)
         if name in DIVIDED:
             raise BadInput(f"{name} divides the work over devices; trace the function that one device runs")
         if name in CONTROL:
-            found: Sequence[_Array | None] = CONTROL[name](self, equation, operands, flags, where, memory)
-            return found
+            return CONTROL[name](self, equation, operands, where, memory)
         if name in IDENTITIES:
             self.record.views += 1
             return operands
@@ -431,7 +368,7 @@ class _Walker:
             and not any(v.aval.shape for v in equation.outvars)
         ):
             value = operands[0].constant if name == "convert_element_type" else math.nan
-            return [_folded(v.aval, value) for v in equation.outvars]
+            return [_equal_numbers(v.aval, value) for v in equation.outvars]
         if name in OPAQUE:
             self.notes[f"what runs inside of {name} is not seen"] = None
         keeps_order = name in KEEP_REVERSED
@@ -483,28 +420,19 @@ class _Walker:
 
     # ---- loops and conditions
 
-    def _scan(
-        self, equation: Any, operands: list[Any], flags: tuple[bool, ...], where: str, memory: _Memory
-    ) -> list[_Array | None]:
+    def _scan(self, equation: Any, operands: list[_Array], where: str, memory: _Memory) -> list[_Array]:
         p = equation.params
-        length, (fixed, carried) = p["length"], (p[n] for n in SCAN_COUNTS)
-        body, needed = p["jaxpr"], self._scan_needs(equation, flags)[0]
-        constants = [self.constant(c) for c in body.consts]
+        body, length, fixed, carried = (p[name] for name in ("jaxpr", "length", "num_consts", "num_carry"))
         carry = operands[fixed : fixed + carried]
-        stacks = [
-            self.array(v.aval, memory, ("stack", i)) if is_needed else None
-            for i, (v, is_needed) in enumerate(zip(equation.outvars[carried:], flags[carried:], strict=True))
-        ]
+        stacks = [self.array(v.aval, memory, ("stack", i)) for i, v in enumerate(equation.outvars[carried:])]
         inner = memory.within("body")
         for step in reversed(range(length)) if p["reverse"] else range(length):
-            slices = [a and self._part(a, step, length) for a in operands[fixed + carried :]]
+            slices = [self._part(a, step, length) for a in operands[fixed + carried :]]
             first = len(self.record.calls)
-            results = self.walk(body.jaxpr, constants, [*operands[:fixed], *carry, *slices], needed, where, inner)
-            local, given = inner.numbers(), {a.buffer for a in carry if a}
+            results = self.walk(body.jaxpr, body.consts, [*operands[:fixed], *carry, *slices], where, inner)
+            local, given = inner.numbers(), {a.buffer for a in carry}
             renamed: dict[int | None, int | None] = {}
             for result, stack in zip(results[carried:], stacks, strict=True):
-                if result is None or stack is None:
-                    continue
                 part, own = self._part(stack, step, length), result.buffer
                 is_new = own in local and own not in renamed and own not in given
                 if is_new and result.is_row_major and result.bytes == self.record.sizes[own or 0]:
@@ -512,7 +440,7 @@ class _Walker:
                 else:
                     self._record("dynamic_update_slice", None, where, [result], [part])
             self._rename(first, renamed)
-            carry = [a and replace(a, buffer=renamed.get(a.buffer, a.buffer)) for a in results[:carried]]
+            carry = [replace(a, buffer=renamed.get(a.buffer, a.buffer)) for a in results[:carried]]
         return [*carry, *stacks]
 
     def _rename(self, first: int, renamed: Mapping[int | None, int | None]) -> None:
@@ -535,9 +463,7 @@ class _Walker:
         parts = record.parts[buffer]
         return replace(part, buffer=parts[step]) if len(parts) == length else part
 
-    def _while(
-        self, equation: Any, operands: list[Any], flags: tuple[bool, ...], where: str, memory: _Memory
-    ) -> list[_Array | None]:
+    def _while(self, equation: Any, operands: list[_Array], where: str, memory: _Memory) -> list[_Array]:
         p, steps = equation.params, self.while_steps
         if steps is None:
             raise BadInput(
@@ -548,26 +474,20 @@ class _Walker:
         self.notes[f"{steps} steps of each while loop"] = None
         condition, body = p["cond_jaxpr"], p["body_jaxpr"]
         before, fixed = p["cond_nconsts"], p["body_nconsts"]
+        of_condition, of_body = operands[:before], operands[before : before + fixed]
         carry = operands[before + fixed :]
         for _ in range(steps):
-            for key, program, own in (
-                ("condition", condition, operands[:before]),
-                ("body", body, operands[before : before + fixed]),
-            ):
-                constants, needed = [self.constant(c) for c in program.consts], (True,) * len(program.jaxpr.outvars)
-                results = self.walk(program.jaxpr, constants, [*own, *carry], needed, where, memory.within(key))
-                carry = carry if key == "condition" else results
-        return list(carry)
+            arguments = [*of_condition, *carry]
+            self.walk(condition.jaxpr, condition.consts, arguments, where, memory.within("condition"))
+            carry = self.walk(body.jaxpr, body.consts, [*of_body, *carry], where, memory.within("body"))
+        return carry
 
-    def _cond(
-        self, equation: Any, operands: list[Any], flags: tuple[bool, ...], where: str, memory: _Memory
-    ) -> list[_Array | None]:
+    def _cond(self, equation: Any, operands: list[_Array], where: str, memory: _Memory) -> list[_Array]:
         branches = equation.params["branches"]
 
-        def run(number: int) -> list[_Array | None]:
+        def run(number: int) -> list[_Array]:
             program = branches[number]
-            constants = [self.constant(c) for c in program.consts]
-            return self.walk(program.jaxpr, constants, operands[1:], flags, where, memory.within(number))
+            return self.walk(program.jaxpr, program.consts, operands[1:], where, memory.within(number))
 
         if id(equation) not in self._branches:
             costs = []
@@ -585,8 +505,6 @@ class _Walker:
         return run(self._branches[id(equation)][1])
 
 
-SCAN_COUNTS = ("num_consts", "num_carry")
-
 CONTROL = {"scan": _Walker._scan, "while": _Walker._while, "cond": _Walker._cond}
 
 SCATTERS = ("scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter-min", "scatter-max")
@@ -595,9 +513,10 @@ SCATTERS = ("scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter-min
 KEEP_REVERSED = ("conv_general_dilated",)
 
 
-def _folded(aval: Any, value: float | None) -> _Array:
-    """A number that follows from numbers in the program; NaN where its value does not matter."""
-    return _Array(None, (), (), str(aval.dtype), int(getattr(aval.dtype, "itemsize", 0) or 0), value)
+def _equal_numbers(aval: Any, value: float | None) -> _Array:
+    """An array of equal numbers, which needs no memory; the value is NaN where it does not matter."""
+    shape, kind = tuple(int(n) for n in getattr(aval, "shape", ())), getattr(aval, "dtype", None)
+    return _Array(None, shape, (0,) * len(shape), str(kind), int(getattr(kind, "itemsize", 0) or 0), value)
 
 
 def _number(value: Any) -> float | None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepbench.core.aliases import did_you_mean
+from deepbench.core.aliases import refuse_unknown
 from deepbench.core.errors import BadInput, DeepBenchError, shorten
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "none")
@@ -124,9 +124,7 @@ def load(
 
 def _arguments(build: Callable[..., Any], settings: Mapping[str, str], name: str) -> dict[str, int | str]:
     known = inspect.signature(build).parameters
-    if unknown := [n for n in settings if n not in known]:
-        there_are = f"it has {', '.join(known) or 'none'}{did_you_mean(unknown[0], known)}"
-        raise BadInput(f"{name} has no argument {shorten(unknown[0])!r}; {there_are}")
+    refuse_unknown(settings, known, f"{name} has no argument")
     return {n: int(v) if v.isascii() and v.isdecimal() and len(v) < 11 else v for n, v in settings.items()}
 
 

@@ -88,6 +88,11 @@ class Trace:
         """How often the framework is called, views included."""
         return sum(call.operators for call in self.calls) + self.views
 
+    @property
+    def phase(self) -> str:
+        """What the step is, in words."""
+        return "training step" if self.is_training else "forward pass"
+
     def save(self, path: str | Path) -> None:
         """Write a suite that `deepbench run` measures; its name ends in `.suite`. A file that exists is replaced."""
         if Path(path).suffix.lower() != SUFFIX:
@@ -96,8 +101,8 @@ class Trace:
             file.write_text(suite_text(self), encoding="utf-8")
 
     def __repr__(self) -> str:
-        phase = "training step" if self.is_training else "forward pass"
-        return f"<Trace of {self.title}: a {phase}, {len(self.calls)} calls of {len(self.counts)} kernels and others>"
+        calls = f"{len(self.calls)} calls of {len(self.counts)} kernels and others"
+        return f"<Trace of {self.title}: a {self.phase}, {calls}>"
 
     @cached_property
     def reuse_distances(self) -> tuple[Mapping[int, int], ...]:
@@ -179,8 +184,8 @@ def suite_text(trace: Trace) -> str:
         calls.append(" ".join([*words, str(call.bytes), *buffers]))
     return "\n".join(
         [
-            f"title = {_quoted(trace.title)}",
-            f"source = {_quoted(trace.source)}",
+            f"title = {quoted(trace.title)}",
+            f"source = {quoted(trace.source)}",
             'unit = "step"',
             "",
             "[sizes]",
@@ -197,9 +202,9 @@ def suite_text(trace: Trace) -> str:
             "# its operator and of its place, how many operators ran, bytes moved, and buffers read and written.",
             f"[{TRACE}]",
             f"views = {trace.views}",
-            f"buffers = {_quoted(' '.join(map(str, trace.buffers)))}",
-            f"operators = [{', '.join(map(_quoted, operators))}]",
-            f"places = [{', '.join(map(_quoted, sites))}]",
+            f"buffers = {quoted(' '.join(map(str, trace.buffers)))}",
+            f"operators = [{', '.join(map(quoted, operators))}]",
+            f"places = [{', '.join(map(quoted, sites))}]",
             'calls = """',
             *calls,
             '"""',
@@ -265,7 +270,7 @@ def _comment(places: Counter[str]) -> str:
     return f" # {named[0]}{more}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A string of TOML."""
     return '"' + printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 

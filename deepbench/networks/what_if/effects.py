@@ -40,6 +40,10 @@ class Range:
     low: float
     high: float
 
+    def times(self, factor: float) -> Range:
+        """All of it multiplied."""
+        return Range(factor * self.value, factor * self.low, factor * self.high)
+
     @property
     def inverse(self) -> Range:
         """The speed-up of a ratio of times."""
@@ -59,7 +63,7 @@ class Effect:
     """The ratio if all of its time scaled like the part that gains most, or least."""
     before: Parts
     after: Parts
-    library: str | None
+    library: str | None = None
     """After the change, where another library than before is the fastest."""
 
     @property
@@ -139,34 +143,21 @@ def effect(term: Term, model: TimeModel, after: Hardware, change: Change) -> Eff
     Where the change scales the times of a library, the fastest of the term and its rivals afterwards counts. Changes of
     hardware leave every kernel on its library: differences between fits would decide, and always for the better.
     """
-    own = _scaled(term, model, after, change)
-    fastest, scaled = term, own
+    own = fastest = _on_its_library(term, model, after, change)
     if any(knob.is_time for knob in change.knobs):
-        for rival in term.rivals:
-            other = _scaled(rival, model, after, change)
-            if rival.seconds * other.one.value < fastest.seconds * scaled.one.value:
-                fastest, scaled = rival, other
-    by = fastest.seconds / term.seconds
-    library = fastest.case.backend if fastest is not term and fastest.case is not None else None
-    one, mean = (Range(by * r.value, by * r.low, by * r.high) for r in (scaled.one, scaled.mean))
-    limits = by * scaled.limits[0], by * scaled.limits[1]
-    return Effect(term, one, mean, limits, own.before, scaled.after, library)
+        others = (_on_its_library(rival, model, after, change) for rival in term.rivals)
+        fastest = min((own, *others), key=lambda e: e.after_s)
+    if fastest is own:
+        return own
+    by, (least, most) = fastest.term.seconds / term.seconds, fastest.limits
+    library = fastest.term.case.backend if fastest.term.case is not None else None
+    ratio, in_sum = fastest.ratio.times(by), fastest.in_sum.times(by)
+    return Effect(term, ratio, in_sum, (by * least, by * most), own.before, fastest.after, library)
 
 
-@dataclass(frozen=True)
-class _Scaled:
-    """The ratio of one term on its own library."""
-
-    one: Range
-    mean: Range
-    limits: tuple[float, float]
-    before: Parts
-    after: Parts
-
-
-def _scaled(term: Term, model: TimeModel, after: Hardware, change: Change) -> _Scaled:
+def _on_its_library(term: Term, model: TimeModel, after: Hardware, change: Change) -> Effect:
     if term.is_overhead:
-        return _scaled_overhead(term, model.hardware, after)
+        return _of_overhead(term, model.hardware, after)
     fit = model.fit_of(term.case)
     one, other = _demand(term, model.hardware), _demand(term, after)
     roofs_before, roofs_after = model.roofs(one), roofs(other, after)
@@ -184,19 +175,19 @@ def _scaled(term: Term, model: TimeModel, after: Hardware, change: Change) -> _S
     least, most = _extremes(before, changed, (model.hardware, after))
     factor = change.time_factor(term.case)
     single, in_sum = (
-        Range(ratio * factor, factor * (low - e * max(0.0, low - least)), factor * (high + e * max(0.0, most - high)))
+        Range(ratio, low - e * max(0.0, low - least), high + e * max(0.0, most - high)).times(factor)
         for e in (fit.unexplained(term.case, counts) for counts in (False, True))
     )
-    return _Scaled(single, in_sum, (factor * least, factor * most), before, changed)
+    return Effect(term, single, in_sum, (factor * least, factor * most), before, changed)
 
 
-def _scaled_overhead(term: Term, before: Hardware, after: Hardware) -> _Scaled:
+def _of_overhead(term: Term, before: Hardware, after: Hardware) -> Effect:
     """What a framework adds: as much more or less as the hardware says of an operator."""
     known = before.overhead.operator_s, after.overhead.operator_s
     ratio = known[1] / known[0] if known[0] and known[1] else 1.0
-    parts = [Parts(seconds, 0.0, 0.0, before.main.name, 1.0, OPERATOR) for seconds in (1.0, ratio)]
+    one, other = (Parts(seconds, 0.0, 0.0, before.main.name, 1.0, OPERATOR) for seconds in (1.0, ratio))
     exact = Range(ratio, ratio, ratio)
-    return _Scaled(exact, exact, (min(1.0, ratio), max(1.0, ratio)), *parts)
+    return Effect(term, exact, exact, (min(1.0, ratio), max(1.0, ratio)), one, other)
 
 
 def _extremes(before: Parts, after: Parts, hardware: tuple[Hardware, Hardware]) -> tuple[float, float]:
@@ -259,7 +250,7 @@ def sensitivity(application: Application, model: TimeModel, knobs: Sequence[str]
     for name in knobs or useful_knobs(application, model):
         is_cost = is_fixed_cost(name)
         twice = Change((Knob.parse(f"{name}{'/' if is_cost else '*'}{TWICE:g}"),))
-        is_size = name.endswith(".bytes") or name == "units" or name.startswith("link.ranks")
+        is_size = name.endswith(".bytes") or name == "units"
         elasticity = None if is_size else _elasticity(application, model, name)
         found.append(Sensitivity(name, elasticity, what_if(application, model, twice)))
     return sorted(found, key=lambda s: s.twice.ratio.value)
@@ -277,28 +268,16 @@ def useful_knobs(application: Application, model: TimeModel) -> list[str]:
     for name in model.hardware.knobs:
         first, *rest = name.split(".")
         is_of_operators = name == "overhead.operator_s" and not any(t.is_overhead for t in application.terms)
-        is_unused = (first == "peak" and rest[0] not in used) or first == "link" or is_of_operators
+        is_unused = (first == "peak" and rest[0] not in used) or is_of_operators
         if not is_unused and name != f"memory.{model.hardware.main.name}.bytes":
             names.append(name)
     return names
 
 
 def _elasticity(application: Application, model: TimeModel, name: str) -> float:
-    up, down = (_total(application, model, model.hardware.replace(f"{name}{how}{SMALL_STEP}")) for how in ("*", "/"))
+    changes = (Change((Knob.parse(f"{name}{how}{SMALL_STEP}"),)) for how in ("*", "/"))
+    up, down = (what_if(application, model, change).ratio.value for change in changes)
     return math.log(up / down) / (2 * math.log(SMALL_STEP))
-
-
-def _total(application: Application, model: TimeModel, after: Hardware) -> float:
-    """The time after a change of hardware, without an interval."""
-    total = 0.0
-    for term in application.terms:
-        if term.is_overhead:
-            total += term.total_s * _scaled_overhead(term, model.hardware, after).one.value
-            continue
-        fit, demand = model.fit_of(term.case), _demand(term, model.hardware)
-        before = parts_of(demand, model.hardware, fit.constants, fit.call_s, model.roofs(demand)).seconds
-        total += term.total_s * fit.parts(_demand(term, after), after).seconds / before
-    return total
 
 
 # ---- another device
@@ -339,7 +318,7 @@ def elsewhere(application: Application, model: TimeModel, other: Hardware) -> El
 def _there(term: Term, model: TimeModel, other: Hardware) -> Parts:
     """The time of a term on other hardware, with the constants of its fastest library there."""
     if term.is_overhead:
-        ratio = _scaled_overhead(term, model.hardware, other).one.value
+        ratio = _of_overhead(term, model.hardware, other).ratio.value
         return Parts(term.seconds * ratio, 0.0, 0.0, other.main.name, 1.0, OPERATOR)
     ways = [model.fit_of(t.case).parts(_demand(t, other), other) for t in (term, *term.rivals)]
     return min(ways, key=lambda parts: parts.seconds)

@@ -22,14 +22,14 @@
     operator_s = 3e-6                   # what a framework adds to each operator
 
 All values are in SI units without prefixes. What is unknown is absent. `units` and `tiles` add the occupancy: work is
-dealt out to units in tiles, such as [128, 64] elements of a product. `link` connects ranks.
+dealt out to units in tiles, such as [128, 64] elements of a product.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -37,12 +37,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, cast, get_args
 
-from deepbench.core.aliases import did_you_mean
+from deepbench.core.aliases import did_you_mean, refuse_unknown
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.core.precision import PRECISIONS
 from deepbench.judge.limits import Limits
+from deepbench.networks.traces.trace import quoted
 from deepbench.networks.what_if.knobs import Knob
 from deepbench.results.peaks import F32
 
@@ -86,15 +87,6 @@ class Overhead:
 
 
 @dataclass(frozen=True)
-class Link:
-    """What connects ranks."""
-
-    latency_s: float | None = None
-    bytes_per_s: float | None = None
-    ranks: int | None = None
-
-
-@dataclass(frozen=True)
 class Hardware:
     """A machine, or a part of one. What is unknown is None or absent."""
 
@@ -105,7 +97,6 @@ class Hardware:
     memory: tuple[MemoryLevel, ...]
     """The innermost level first. The last one is the main memory, whose rate is known."""
     overhead: Overhead = Overhead()
-    link: Link = Link()
     units: int | None = None
     """How many tiles are computed at the same time."""
     tiles: tuple[tuple[int, int], ...] = ()
@@ -205,19 +196,18 @@ class Hardware:
 
     def toml(self) -> str:
         """The text of a file with these values."""
-        lines = [f"schema = {_quoted(SCHEMA)}", f"name = {_quoted(self.name)}", f"origin = {_quoted(self.origin)}"]
-        lines += [f"source = {_quoted(self.source)}"] * bool(self.source)
+        lines = [f"schema = {quoted(SCHEMA)}", f"name = {quoted(self.name)}", f"origin = {quoted(self.origin)}"]
+        lines += [f"source = {quoted(self.source)}"] * bool(self.source)
         lines += [f"threads = {self.threads}"] * (self.threads is not None)
-        lines += [f"device = {_quoted(self.device or '')}"] * (self.device is not None)
+        lines += [f"device = {quoted(self.device or '')}"] * (self.device is not None)
         lines += [f"units = {self.units}"] * (self.units is not None)
         lines += [f"tiles = {[list(tile) for tile in self.tiles]}"] * bool(self.tiles)
         lines += [f"# {remark}" for remark in self.remarks]
         lines += ["", "[peak]  # FLOP/s", *(f"{name} = {_number(rate)}" for name, rate in self.peak.items())]
         for level in self.memory:
-            lines += ["", "[[memory]]", f"name = {_quoted(level.name)}", *_values(level, "bytes", "bytes_per_s")]
-        for name, part in (("overhead", self.overhead), ("link", self.link)):
-            values = _values(part, *(f.name for f in fields(part)))
-            lines += ["", f"[{name}]", *values] if values else []
+            lines += ["", "[[memory]]", f"name = {quoted(level.name)}", *_values(level, "bytes", "bytes_per_s")]
+        overhead = _values(self.overhead, *(f.name for f in fields(Overhead)))
+        lines += ["", "[overhead]", *overhead] if overhead else []
         return "\n".join([*lines, ""])
 
     def values(self) -> dict[str, Any]:
@@ -245,9 +235,7 @@ class Hardware:
         names = [f"peak.{name}" for name in self.peak]
         for level in self.memory:
             names += [f"memory.{level.name}.{value}" for value in ("bytes_per_s", "bytes") if getattr(level, value)]
-        for part in ("overhead", "link"):
-            own = getattr(self, part)
-            names += [f"{part}.{f.name}" for f in fields(own) if getattr(own, f.name) is not None]
+        names += [f"overhead.{f.name}" for f in fields(Overhead) if getattr(self.overhead, f.name) is not None]
         return (*names, *["units"] * (self.units is not None))
 
     def _with(self, knob: Knob) -> Hardware:
@@ -267,19 +255,16 @@ class Hardware:
             case ("memory", name, "bytes" | "bytes_per_s" as value) if name in {level.name for level in self.memory}:
                 return self._with_level(knob, (name,), value)
             case ("overhead", "call_s" | "operator_s" as value):
-                return replace(self, overhead=self._part(knob, self.overhead, value))
+                if getattr(self.overhead, value) is None and knob.how != "=":
+                    path = ".".join(knob.path)
+                    raise BadInput(f"{self.name} has no {path}; set it: {path}=1e-6")
+                return self._with_overhead(knob, value)
             case ("overhead",) | ("overhead", "all"):
-                overhead = self.overhead
-                for f in fields(overhead):
-                    if getattr(overhead, f.name) is not None:
-                        overhead = self._part(knob, overhead, f.name)
-                return replace(self, overhead=overhead)
-            case ("link", "latency_s" | "bytes_per_s" | "ranks" as value):
-                return replace(self, link=self._part(knob, self.link, value))
+                return self._with_overhead(knob, *(f.name for f in fields(Overhead) if getattr(self.overhead, f.name)))
             case ("units",):
                 if self.units is None and knob.how != "=":
                     raise BadInput(f"{self.name} has no units; set them: units=80")
-                return replace(self, units=_whole(knob, self.units or 1))
+                return replace(self, units=max(1, round(_bounded(knob, self.units or 1))))
         known = [*self.knobs, "memory.bytes_per_s", "memory.all.bytes_per_s", "peak"]
         hint = did_you_mean(".".join(knob.path), known)
         raise BadInput(
@@ -299,13 +284,9 @@ class Hardware:
             levels.append(level)
         return replace(self, memory=tuple(levels))
 
-    def _part(self, knob: Knob, part: Any, value: str) -> Any:
-        old = getattr(part, value)
-        if old is None and knob.how != "=":
-            path = ".".join(knob.path)
-            raise BadInput(f"{self.name} has no {path}; set it: {path}=1e-6")
-        new = _whole(knob, old or 1) if value == "ranks" else _bounded(knob, old or 1.0)
-        return replace(part, **{value: new})
+    def _with_overhead(self, knob: Knob, *values: str) -> Hardware:
+        changed = {value: _bounded(knob, getattr(self.overhead, value) or 1.0) for value in values}
+        return replace(self, overhead=replace(self.overhead, **changed))
 
 
 def _own_peak(limits: Limits, precision: str, device: str, threads: int) -> float | None:
@@ -321,15 +302,7 @@ def _bounded(knob: Knob, old: float) -> float:
     return new
 
 
-def _whole(knob: Knob, old: float) -> int:
-    return max(1, round(_bounded(knob, old)))
-
-
 # ---- reading and writing
-
-
-def _quoted(text: str) -> str:
-    return '"' + printable(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _number(value: float) -> str:
@@ -352,7 +325,8 @@ class _Reader:
             found = shorten(repr(table.get("schema")))
             raise BadInput(f'{self.named}: wanted schema = "{SCHEMA}" in a file of hardware, found {found}')
         # Remarks are about measured values only, and not in a file.
-        self.only(table, ("schema", *(f.name for f in fields(Hardware) if f.name != "remarks")), "the file")
+        known = ("schema", *(f.name for f in fields(Hardware) if f.name != "remarks"))
+        refuse_unknown(map(printable, table), known, f"{self.named}: the file has no")
         missing = [name for name in ("name", "origin", "peak", "memory") if name not in table]
         if missing:
             raise BadInput(f"{self.named} has no {missing[0]}; a file of hardware has name, origin, peak and memory")
@@ -365,22 +339,13 @@ class _Reader:
             origin=cast(Origin, origin),
             peak=self.peak(table["peak"]),
             memory=self.memory(table["memory"]),
-            overhead=self.part(Overhead, table.get("overhead", {}), "overhead"),
-            link=self.part(Link, table.get("link", {}), "link"),
+            overhead=self.overhead(table.get("overhead", {})),
             units=self.whole(table, "units"),
             tiles=self.tiles(table.get("tiles", [])),
             source=self.text(table, "source") if "source" in table else "",
             threads=self.whole(table, "threads"),
             device=self.text(table, "device") if "device" in table else None,
         )
-
-    def only(self, table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-        unknown = [name for name in table if name not in (listed := list(known))]
-        if unknown:
-            hint = did_you_mean(unknown[0], listed)
-            raise BadInput(
-                f"{self.named}: {where} has no {shorten(printable(unknown[0]))!r}; it has {', '.join(listed)}{hint}"
-            )
 
     def text(self, table: Mapping[str, Any], name: str) -> str:
         value = table[name]
@@ -409,7 +374,7 @@ class _Reader:
 
     def peak(self, value: object) -> dict[str, float]:
         table = self.table(value, "peak")
-        self.only(table, PRECISIONS, "peak")
+        refuse_unknown(map(printable, table), PRECISIONS, f"{self.named}: peak has no")
         if not table:
             raise BadInput(f"{self.named}: peak is empty; wanted FLOP/s by precision, such as f32 = 1.5e13")
         return {name: self.number(rate, f"peak.{name}") for name, rate in table.items()}
@@ -423,7 +388,8 @@ class _Reader:
         levels = []
         for i, entry in enumerate(value, 1):
             table = self.table(entry, f"level {i} of memory")
-            self.only(table, ("name", "bytes", "bytes_per_s"), f"level {i} of memory")
+            wrong = f"{self.named}: level {i} of memory has no"
+            refuse_unknown(map(printable, table), ("name", "bytes", "bytes_per_s"), wrong)
             name = table.get("name")
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (ALL, "bytes", "bytes_per_s"):
                 raise BadInput(
@@ -449,17 +415,10 @@ class _Reader:
                 )
         return tuple(levels)
 
-    def part(self, kind: Any, value: object, where: str) -> Any:
-        table = self.table(value, where)
-        names = [f.name for f in fields(kind)]
-        self.only(table, names, where)
-        return kind(
-            **{
-                name: self.whole(table, name) if name == "ranks" else self.number(table[name], f"{where}.{name}")
-                for name in names
-                if name in table
-            }
-        )
+    def overhead(self, value: object) -> Overhead:
+        table = self.table(value, "overhead")
+        refuse_unknown(map(printable, table), [f.name for f in fields(Overhead)], f"{self.named}: overhead has no")
+        return Overhead(**{name: self.number(cost, f"overhead.{name}") for name, cost in table.items()})
 
     def tiles(self, value: object) -> tuple[tuple[int, int], ...]:
         if not isinstance(value, list) or len(value) > MOST_TILES or not all(map(_is_tile, value)):

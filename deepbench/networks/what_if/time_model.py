@@ -15,17 +15,13 @@ times the efficiency of the tile. The tile and the parts with the shortest time 
 The constants of an operation, direction and precision on a library minimise the mean relative error. They are
 cross-validated: the times of each fifth of the problems are predicted with constants of the other four fifths, and
 these errors go into every interval.
-
-**Neighbours.** Libraries choose kernels by rules that no formula knows, so the errors of similar problems are alike. A
-prediction of a time (`TimeModel.predict`) is therefore corrected by the errors of measured problems of nearly the same
-sizes, which are cross-validated as well. Ratios of times on two machines are not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -66,10 +62,6 @@ SPLITS = (1, 2, 4, 8, 16, 32)
 
 # A tile of r × c loads r + c elements for each r · c multiply-adds. Its efficiency is 1 / (1 + this · (1/r + 1/c)).
 LOADS_COST = 8.0
-
-# A neighbour that differs by a factor of √2 in one size has the weight exp(-1/2), and one that differs in a word or in
-# being transposed is this many octaves away. Few and distant neighbours count little: no error has this weight, too.
-NEIGHBOUR_OCTAVES, OTHER_WORD_OCTAVES, NO_NEIGHBOUR = 0.5, 2.0, 0.1
 
 # How far computing and reading may overlap.
 LEAST_P, MOST_P = 1.0, 16.0
@@ -176,20 +168,6 @@ class Errors:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """A measured case of a fit."""
-
-    case: Case
-    fold: int
-    error: float
-    """Predicted / measured - 1, with the constants of the other folds."""
-    log: float
-    """The logarithm of measured / predicted."""
-    fold_logs: tuple[float, ...]
-    """The same with the constants of each fold."""
-
-
-@dataclass(frozen=True)
 class Fit:
     """Constants for some cases, with the error that they have on other cases."""
 
@@ -203,26 +181,8 @@ class Fit:
     """The constants that leave out a part of the times."""
     is_roofline: bool = False
     """Whether nothing was fitted, because there are too few times."""
-    samples: tuple[Sample, ...] = ()
-    """The measured cases."""
-
-    @cached_property
-    def own(self) -> Mapping[Case, float]:
-        """The cross-validated error of each measured case."""
-        return {sample.case: sample.error for sample in self.samples}
-
-    @cached_property
-    def corrected(self) -> Errors:
-        """The errors after the correction by neighbours, which are of other folds than what they correct."""
-        if not self.samples:
-            return self.errors
-        found = []
-        for fold in range(len(self.folds)):
-            neighbours = [(s.case, s.fold_logs[fold]) for s in self.samples if s.fold != fold]
-            for s in self.samples:
-                if s.fold == fold:
-                    found.append((1 + s.error) * math.exp(_correction(s.case, neighbours)) - 1)
-        return Errors.of(found)
+    own: Mapping[Case, float] = field(default_factory=dict)
+    """For each measured case: predicted / measured - 1, with the constants of the folds without it."""
 
     def unexplained(self, case: Case | None, in_sum: bool) -> float:
         """The share of the time of a case that the model may not explain, at most 1.
@@ -232,10 +192,6 @@ class Fit:
         """
         own = abs(self.own.get(case, 0.0)) if case is not None else 0.0
         return min(1.0, max(own, self.errors.median if in_sum else self.errors.high))
-
-    def correction(self, case: Case) -> float:
-        """The factor by which similar cases take longer than predicted."""
-        return math.exp(_correction(case, ((sample.case, sample.log) for sample in self.samples)))
 
     def parts(self, demand: Demand, hardware: Hardware, constants: Constants | None = None) -> Parts:
         """The time of a kernel on hardware."""
@@ -399,38 +355,6 @@ def minimum(
     return least, values
 
 
-@dataclass(frozen=True)
-class _Features:
-    """What cases are similar in."""
-
-    op: str
-    sizes: tuple[float, ...]
-    """In octaves."""
-    words: tuple[object, ...]
-
-
-@lru_cache(maxsize=2**16)
-def _features(case: Case) -> _Features:
-    values = case.problem.values.values()
-    sizes = tuple(math.log2(v) if isinstance(v, int) and v > 1 else 0.0 for v in values)
-    words = (v if isinstance(v, str) else v > 0 for v in values)
-    return _Features(case.op, sizes, (*words, case.direction, case.backend, case.overrides))
-
-
-def _correction(case: Case, neighbours: Iterable[tuple[Case, float]]) -> float:
-    """The mean of the logarithms of similar cases, weighted by how near they are."""
-    own, weights, total = _features(case), NO_NEIGHBOUR, 0.0
-    for other, logarithm in neighbours:
-        features = _features(other)
-        if features.op == own.op:
-            words = sum(x != y for x, y in zip(own.words, features.words, strict=True))
-            square = sum((x - y) ** 2 for x, y in zip(own.sizes, features.sizes, strict=True))
-            weight = math.exp(-(square + words * OTHER_WORD_OCTAVES**2) / (2 * NEIGHBOUR_OCTAVES**2))
-            weights += weight
-            total += weight * logarithm
-    return total / weights
-
-
 def folds_of(keys: Sequence[object], count: int = FOLDS) -> list[int]:
     """The fold of each sample: those with equal keys are in one fold, so that none is predicted from its twin."""
     number: dict[object, int] = {}
@@ -448,20 +372,14 @@ def fit_cases(title: str, cases: Sequence[Case], times_s: Sequence[float], hardw
     import numpy as np
 
     columns, call_s = _columns(cases, times_s, hardware), hardware.overhead.call_s
-    number = folds_of([_sizes(case) for case in cases])
-    fold = np.array(number)
+    fold = np.array(folds_of([sizes_of(case) for case in cases]))
     folds = tuple(fitted(columns.only(np.flatnonzero(fold != i)), call_s) for i in range(FOLDS))
-    constants = fitted(columns, call_s)
-    errors = [columns.errors(c).tolist() for c in (*folds, constants)]
-    logs = [[-math.log1p(error) for error in listed] for listed in errors]
-    samples = tuple(
-        Sample(case, number[i], errors[number[i]][i], logs[-1][i], tuple(listed[i] for listed in logs[:-1]))
-        for i, case in enumerate(cases)
-    )
-    return Fit(title, constants, Errors.of(s.error for s in samples), call_s, folds, samples=samples)
+    errors = np.array([columns.errors(c) for c in folds])[fold, np.arange(len(cases))].tolist()
+    own = dict(zip(cases, errors, strict=True))
+    return Fit(title, fitted(columns, call_s), Errors.of(errors), call_s, folds, own=own)
 
 
-def _sizes(case: Case) -> tuple[object, ...]:
+def sizes_of(case: Case) -> tuple[object, ...]:
     """What twins have in common: all sizes but whether an operand is transposed."""
     return tuple(v for name, v in case.problem.values.items() if name not in ("a_t", "b_t"))
 
@@ -507,13 +425,6 @@ class TimeModel:
         if demand not in self._roofs:
             self._roofs[demand] = roofs(demand, self.hardware)
         return self._roofs[demand]
-
-    def predict(self, case: Case) -> float:
-        """Seconds of a case on the hardware of the fits, corrected by its neighbours; `fit_of(case).corrected` is how
-        far such predictions are off."""
-        fit = self.fit_of(case)
-        seconds = fit.parts(demand_of(case, self.hardware.capacities), self.hardware).seconds
-        return seconds * fit.correction(case)
 
     def _fit(self, key: tuple[object, ...]) -> Fit:
         if key not in self._fits:

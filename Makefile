@@ -21,7 +21,7 @@ check: .venv/test
 # `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
 LEFT_OUT :=
 test: .venv/test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not alone' $(LEFT_OUT) || \
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not alone' $(LEFT_OUT) || \
 	$(BIN)/python -m pytest -m 'not alone' --last-failed --last-failed-no-failures none $(LEFT_OUT)
 	$(BIN)/python -m pytest -m alone
 

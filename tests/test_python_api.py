@@ -233,6 +233,7 @@ def test_types_are_declared():
         deepbench.nosuch  # noqa: B018
 
 
+@pytest.mark.long
 def test_the_page_about_python_runs(tmp_path, monkeypatch):
     """Every example of docs/python.md, one after the other, as in one notebook."""
     pytest.importorskip("pandas", reason="pandas is not installed")

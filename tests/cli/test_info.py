@@ -62,10 +62,15 @@ def info(monkeypatch):
     return run
 
 
+def _opened(names=None):
+    found = _all_opened()
+    return found if names is None else {name: found[name] for name in names}
+
+
 @cache
-def _opened():
+def _all_opened():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(*next(iter(NO_MKL.items())))
+        patch.setenv("DEEPBENCH_MKL_PATH", NO_MKL["DEEPBENCH_MKL_PATH"])
         return libraries()
 
 

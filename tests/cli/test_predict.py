@@ -110,6 +110,7 @@ def test_what_is_wrong_is_a_sentence(deepbench, words, sentence):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_sweep_of_a_model_of_the_package(deepbench, tmp_path):
     """The real command from end to end. Small weights would need many copies to be larger than the caches."""
     without = {n: path for n, path in NO_LIBRARIES.items() if "OPENBLAS" not in n}  # so that it is soon done

@@ -94,6 +94,7 @@ def test_a_worker_that_closes_its_connection_is_ended(run_liar):
     assert "closed its connection" in lines[-1]["reason"]
 
 
+@pytest.mark.long
 def test_work_that_was_not_done_is_found_by_the_measured_peak(deepbench, plugins, tmp_path):
     """A liar that computes only when it is checked exceeds the peak that OpenBLAS reaches."""
     done = deepbench(

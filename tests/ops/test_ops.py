@@ -346,6 +346,7 @@ def layer_in_16_bits(text, kind, wrong_step=None):
     return c, op, arrays
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("is_large", [False, True])
 @pytest.mark.parametrize("sizes", ["hidden=128 batch=16 timesteps=50", "hidden=96 batch=64 timesteps=100"])

@@ -73,7 +73,7 @@ PLACES = [(i, path) for i, line in enumerate(GOOD) for path in places(line) if p
 several_changes = st.lists(st.tuples(st.sampled_from(PLACES), strange), min_size=1, max_size=3)
 
 
-@settings(max_examples=800)
+@settings(max_examples=300)
 @given(several_changes)
 def test_a_file_that_matches_the_schema_can_be_used(tmp_path_factory, changes):
     check(tmp_path_factory.mktemp("hostile") / "r.jsonl", changes)

@@ -1,5 +1,6 @@
 """Every signal at every moment of a run: it ends soon, no process stays, nothing measured is lost, and it can go on."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -29,6 +30,7 @@ def stop(moment, number):
 class Stopping(Backend):
     name = "stopping"
     title = "Stopping"
+    default = False  # so that no peak is probed with it
 
     def open(self):
         stop("open", 2)
@@ -84,8 +86,17 @@ def wait_until(condition, seconds, what):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("name", SIGNALS)
+# `make test` has every signal and every moment, `make test-long` the other combinations.
+LONG = [("SIGTERM", "prepare"), ("SIGTERM", "open"), ("SIGHUP", "call"), ("SIGHUP", "open"), ("SIGKILL", "prepare")]
+
+
+@pytest.mark.parametrize(
+    ("name", "moment"),
+    [
+        pytest.param(*pair, marks=[pytest.mark.long] if pair in LONG else [])
+        for pair in itertools.product(SIGNALS, MOMENTS)
+    ],
+)
 def test_a_signal_ends_a_run_and_loses_nothing(tmp_path, plugins, name, moment):
     mark = tmp_path / "mark"
     environment = {

@@ -6,9 +6,20 @@ from deepbench.core.backend import find_backend
 from tests.backends.test_backends import pairs, smoke_results
 
 
+# The convolutions of the fake are slow; `test_gpu_conv.py` and others test these libraries, too.
+SLOW = ("cudnn", "miopen")
+
+
 @pytest.mark.programs
 @pytest.mark.costly
-@pytest.mark.parametrize(("name", "op"), [p for p in pairs() if find_backend(p[0]).device != "cpu"])
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        pytest.param(name, op, marks=[pytest.mark.long] if name in SLOW else [])
+        for name, op in pairs()
+        if find_backend(name).device != "cpu"
+    ],
+)
 def test_a_gpu_library_gives_the_right_answer_through_the_fake(gpu, monkeypatch, name, op):
     monkeypatch.setenv("FAKE_GPU_EVEN", "1")
     results = smoke_results(name, True)[op]

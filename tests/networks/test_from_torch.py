@@ -100,6 +100,20 @@ def test_counts_are_those_of_mlperf(mlperf):
     assert ours == theirs
 
 
+RECURRENT = {
+    "gnmt": {"width": 8, "words": 20, "steps": 3, "batch": 2},
+    "deepspeech2": {"hidden": 8, "layers": 2, "batch": 2, "frames": 60, "labels": 3},
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_layers_without_memory_have_the_kernels_of_layers_with_memory(name):
+    with_memory, without = (traced(load(name, True, device, **RECURRENT[name])) for device in ("cpu", "meta"))
+
+    assert with_memory.counts == without.counts
+    assert {"recurrent"} < {kernel.split()[0] for kernel in without.counts}
+
+
 # ---- PyTorch's own counter
 
 SMALL = {

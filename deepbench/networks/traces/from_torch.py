@@ -314,6 +314,36 @@ def _owned(torch: Any) -> dict[Any, Callable[..., tuple[str, str, list[Any]] | N
     }
 
 
+def _stand_ins(torch: Any) -> dict[Any, Callable[..., Any]]:
+    """Functions for tensors without memory, with results and gradients of the same shapes as those of PyTorch."""
+
+    class Shapes(torch.autograd.Function):  # type: ignore[misc]
+        """Results of the given shapes, each of which depends on all tensors."""
+
+        @staticmethod
+        def forward(context: Any, shapes: list[tuple[int, ...]], *tensors: Any) -> tuple[Any, ...]:
+            context.save_for_backward(*tensors)
+            return tuple(tensors[0].new_empty(shape) for shape in shapes)
+
+        @staticmethod
+        def backward(context: Any, *_: Any) -> tuple[Any, ...]:
+            return None, *map(torch.empty_like, context.saved_tensors)
+
+    def recurrent(x: Any, *arguments: Any) -> tuple[Any, ...]:
+        """PyTorch computes the steps one by one, which takes minutes. The arguments are those of `_recurrent`."""
+        states, weights = arguments[:2] if x.dim() == 3 else arguments[1:3]
+        all_states, is_bidirectional = list(tensors_in([states])), arguments[-2 if x.dim() == 3 else -1]
+        y = (*x.shape[:-1], all_states[0].shape[-1] * (2 if is_bidirectional else 1))
+        found: tuple[Any, ...] = Shapes.apply([y, *(s.shape for s in all_states)], x, *all_states, *weights)
+        return found
+
+    cells = torch._VF
+    return {
+        **dict.fromkeys((cells.lstm, cells.gru, cells.rnn_tanh, cells.rnn_relu), recurrent),
+        torch.nn.functional.ctc_loss: lambda log_probs, *_, **__: log_probs.sum(),  # PyTorch has none of its shapes
+    }
+
+
 @cache
 def _arguments_of(operator: Any) -> tuple[list[str], dict[str, Any]]:
     """The names of the arguments of an operator, and the defaults."""
@@ -329,7 +359,7 @@ def _recording(torch: Any, recorder: _StepRecorder, names: dict[Any, str]) -> It
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    owned, functional = _owned(torch), torch.nn.functional
+    owned, stand_ins = _owned(torch), _stand_ins(torch)
 
     class Dispatched(TorchDispatchMode):  # type: ignore[misc]  # PyTorch need not be here
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -350,9 +380,8 @@ def _recording(torch: Any, recorder: _StepRecorder, names: dict[Any, str]) -> It
             if found is None:
                 return func(*args, **kwargs)
             with recorder.scope(*found) as results:
-                # PyTorch has no shapes of this loss without memory. Another function has the same.
-                has_no_shapes = func is functional.ctc_loss and args[0].device.type == "meta"
-                result = args[0].sum() if has_no_shapes else func(*args, **kwargs)
+                stand_in = stand_ins.get(func) if args[0].device.type == "meta" else None
+                result = (stand_in or func)(*args, **kwargs)
                 results.append(result)
             return result
 

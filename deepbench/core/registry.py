@@ -4,8 +4,8 @@ A module of `deepbench/ops`, `deepbench/backends` or `deepbench/formats` (a file
 in `OP = …`, `BACKEND = …` or `FORMAT = …`. An operation or library of ours has the name of its file, so that the others
 need not be loaded to find it.
 
-`DEEPBENCH_PLUGINS` may name further folders, separated as in `PATH`, with `ops/*.py` and `backends/*.py`. These are
-Python programs that run with the user's rights: name only folders you trust.
+`DEEPBENCH_PLUGINS` may name further folders, separated as in `PATH`, with folders of the names in `ATTRIBUTES`. These
+are Python programs that run with the user's rights: name only folders you trust.
 """
 
 from __future__ import annotations

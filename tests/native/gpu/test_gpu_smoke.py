@@ -5,7 +5,6 @@ import pytest
 from deepbench.core.backend import find_backend
 from tests.backends.test_backends import pairs, smoke_results
 
-
 # The convolutions of the fake are slow; `test_gpu_conv.py` and others test these libraries, too.
 SLOW = ("cudnn", "miopen")
 

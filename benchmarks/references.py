@@ -3,7 +3,7 @@
     deepbench train all --seeds 10 -o seeds.jsonl
     python benchmarks/references.py seeds.jsonl
 
-It replaces the references of the same rungs and batches in deepbench/applications/references.json.
+It replaces the references of the same rungs and batches in deepbench/applications/tasks/references.json.
 """
 
 from __future__ import annotations

@@ -52,6 +52,8 @@ _signature = inspect.signature(_usual_start)
 _server: socket.socket | None = None
 _owner = 0
 _process: subprocess.Popen[bytes] | None = None
+_others: dict[tuple[str, ...], tuple[socket.socket, subprocess.Popen[bytes]]] = {}
+"""By the modules that they have imported, too."""
 _lock = threading.Lock()
 is_on = True
 """Whether processes are copies. Tests of what happens when a program starts switch it off."""
@@ -165,10 +167,10 @@ def _ask(call, descriptors):
             return None
 
 
-def begin():
-    """Start a server for this process."""
+def begin(*modules):
+    """Start a server for this process, which has also imported these modules."""
     ours, theirs = socket.socketpair()
-    words = f"from tests.help import fork_server; fork_server.main({theirs.fileno()})"
+    words = f"from tests.help import fork_server; fork_server.main({theirs.fileno()}, *{modules})"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     global _process, _at_start_of_server
     _at_start_of_server = _read_at_start(os.environ)
@@ -186,15 +188,34 @@ def _connect(server):
 
 
 def end():
-    """The server ends with its connection."""
-    if _server is not None and _process is not None:
-        _server.close()
-        _process.wait()
+    """The servers end with their connections."""
+    for server, process in ((_server, _process), *_others.values()):
+        if server is not None and process is not None:
+            server.close()
+            process.wait()
 
 
-def main(descriptor):
+@contextlib.contextmanager
+def having(*modules):
+    """Meanwhile, processes are copies of one that has also imported these modules: that takes seconds once."""
+    global _server, _process
+    before = _server, _process
+    if modules in _others:
+        _server, _process = _others[modules]
+    else:
+        begin(*modules)
+        _others[modules] = _server, _process
+    try:
+        yield
+    finally:
+        _server, _process = before
+
+
+def main(descriptor, *modules):
     """Serve until the connection ends."""
     _import_everything()
+    for name in modules:
+        importlib.import_module(name)
     os.environ.pop("OPENBLAS_NUM_THREADS", None)
     _close_others({descriptor})
     gc.collect()
@@ -325,6 +346,8 @@ def _dress(call, descriptors):
         registered.cache_clear()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
+    if "torch" in sys.modules and environment.get("OMP_NUM_THREADS"):  # which it has read when it was imported
+        sys.modules["torch"].set_num_threads(int(environment["OMP_NUM_THREADS"]))
     first = [] if call.safe_path else [call.folder]
     named = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:] = [*first, *named, *(path for path in sys.path if path not in ("", str(ROOT)))]

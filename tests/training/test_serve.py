@@ -14,10 +14,19 @@ import pytest
 from deepbench.applications.judge.serving import served
 from deepbench.results.file import lines_of, read_results
 from tests.conftest import ROOT, run_command
+from tests.help import fork_server
 
 pytestmark = [pytest.mark.programs, pytest.mark.torch]
 
 pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _torch_is_imported():
+    """Each of these tests starts several processes that use PyTorch."""
+    with fork_server.having("torch"):
+        yield
+
 
 SHORT = ("--seconds", "0.4")
 

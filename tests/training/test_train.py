@@ -15,10 +15,18 @@ import pytest
 from deepbench.applications.judge.trained import runs_of, trained
 from deepbench.results.file import read_results
 from tests.conftest import ROOT
+from tests.help import fork_server
 
 pytestmark = [pytest.mark.programs, pytest.mark.torch]
 
 torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _torch_is_imported():
+    """Each of these tests starts several processes that use PyTorch."""
+    with fork_server.having("torch"):
+        yield
 
 
 @pytest.fixture

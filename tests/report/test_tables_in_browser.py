@@ -206,6 +206,7 @@ def test_columns_are_chosen_where_nothing_can_be_stored(browser, small):
     page.on("console", lambda m: messages.append(m.text))
     page.on("pageerror", lambda e: messages.append(str(e)))
     page.goto(small.as_uri())
+    page.bring_to_front()  # a page behind another one may get no frames, and a click waits for some
     ready(page)
     page.click(".columns summary")
     page.uncheck(".columns label:has-text('Notes') input")

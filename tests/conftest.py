@@ -13,10 +13,20 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import hypothesis
-import pytest
+# NumPy's library starts its threads when it is loaded. Small products are faster without, and tests run side by side.
+_threads = os.environ.get("OPENBLAS_NUM_THREADS")
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+import numpy  # noqa: E402, F401
 
-from tests.help import fork_server
+if _threads is None:
+    del os.environ["OPENBLAS_NUM_THREADS"]
+else:
+    os.environ["OPENBLAS_NUM_THREADS"] = _threads
+
+import hypothesis  # noqa: E402
+import pytest  # noqa: E402
+
+from tests.help import fork_server  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 

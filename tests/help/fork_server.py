@@ -392,6 +392,8 @@ def _begin_below():
 def _run(call):
     """Run the module as Python does; its exit code."""
     code = 0
+    if not hasattr(sys.modules.get(call.module), "__path__"):
+        sys.modules.pop(call.module, None)  # `runpy` warns of modules that are imported already
     try:
         runpy.run_module(call.module, run_name="__main__", alter_sys=True)
     except SystemExit as end:

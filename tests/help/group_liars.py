@@ -58,13 +58,13 @@ class GroupDier(GroupLiar):
     """A rank is killed in the middle of the measurement."""
 
     def spoil(self):
-        if self.calls == 5:
+        if self.calls == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 class GroupLeaver(GroupLiar):
     def spoil(self):
-        if self.calls == 5:
+        if self.calls == 3:
             os._exit(7)
 
 
@@ -72,7 +72,7 @@ class GroupStopper(GroupLiar):
     """A rank is stopped, as one on a machine that is frozen."""
 
     def spoil(self):
-        if self.calls == 5:
+        if self.calls == 3:
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
@@ -80,7 +80,7 @@ class GroupHanger(GroupLiar):
     """A rank waits in C for ever, where no signal handler of Python runs."""
 
     def spoil(self):
-        if self.calls == 5:
+        if self.calls == 3:
             ctypes.CDLL(None).pause()
 
 

@@ -17,7 +17,7 @@ import pytest
 from deepbench.measuring import launch, remote
 from tests.conftest import NO_LIBRARIES, ROOT
 
-pytestmark = [pytest.mark.process, pytest.mark.alone]
+pytestmark = pytest.mark.process
 
 SHELL = '#!/bin/sh\nshift; exec sh -c "$*"\n'
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT, records_of
 
-pytestmark = [pytest.mark.process, pytest.mark.alone]
+pytestmark = pytest.mark.process
 
 CASES = [f"gemm m={m} n=4 k=4" for m in range(1, 8)]
 WORDS = ["run", *CASES, "--backend", "null", "--quick", "-o", "out.jsonl"]

@@ -16,7 +16,6 @@ from tests.conftest import ROOT, records_of
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user"),
     pytest.mark.process,
-    pytest.mark.alone,
 ]
 
 NOBODY = 65534

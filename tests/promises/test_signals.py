@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of, run_command
 
-pytestmark = [pytest.mark.process, pytest.mark.alone]
+pytestmark = pytest.mark.process
 
 # A library that stops at the moment that MOMENT names: it creates the file MARK and then sleeps.
 STOPPING = """

@@ -345,7 +345,7 @@ def test_a_terminal_shows_a_progress_bar_with_the_case_and_the_remaining_time(tm
 
 def test_run_show_and_scale_for_collectives(deepbench, tmp_path):
     pytest.importorskip("mpi4py", reason="mpi4py is not installed (extra mpi)")
-    cases = [f"all_reduce n={n} ranks={r}" for n in (100, 100_000, 400_000) for r in (2, 3)]
+    cases = [f"all_reduce n={n} ranks={r}" for n in (100, 400_000) for r in (2, 3)]
     done = deepbench("run", *cases, "--backend", "mpich", "--quick", "-o", "out.jsonl")
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "bus GB/s" in done.stdout
@@ -353,7 +353,7 @@ def test_run_show_and_scale_for_collectives(deepbench, tmp_path):
     assert {"ok"} == {r["status"] for r in records_of(tmp_path / "out.jsonl")}
 
     by_ranks = json.loads(deepbench("show", "out.jsonl", "--by", "ranks", "--json").stdout)
-    assert 6 == len(by_ranks)
+    assert 4 == len(by_ranks)
     assert {"MPICH"} == {row["fastest"] for row in by_ranks}
     scaled = deepbench("scale", "out.jsonl", "--ranks", "64")
     assert "predictions of a model, not measurements" in scaled.stdout

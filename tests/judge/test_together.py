@@ -43,8 +43,7 @@ def simulated(rng, changed=1.0, cases=6, processes=3, noise=0.03, session=0.0, k
     return Comparison(compared, Reasons([], {}, {}), [], between_sessions=known)
 
 
-@pytest.mark.parametrize("processes", [2, 3, 5])
-@pytest.mark.parametrize("session", [0.0, 0.03])
+@pytest.mark.parametrize(("processes", "session"), [(2, 0.03), (3, 0.0), (5, 0.0), (5, 0.03)])
 def test_equal_code_rarely_moves_together(processes, session):
     """Of comparisons with six groups each, fewer than one in twenty reports any group."""
     rng = random.Random(f"{processes} {session}")

@@ -95,9 +95,16 @@ FLEET = ("fleet", "gemm m=33 n=17 k=9 i8 hanger threads=1", "--links", "none")
 GROUP = ("run", "all_reduce n=40 ranks=2 f32 groupstopper", "--rounds", "1")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize(
-    ("words", "module"), [(FLEET, b"deepbench.measuring.worker"), (GROUP, b"measuring.group.rank")]
+    ("words", "module", "how"),
+    [
+        (FLEET, b"deepbench.measuring.worker", signal.SIGKILL),
+        (GROUP, b"measuring.group.rank", signal.SIGKILL),
+        (GROUP, b"measuring.group.rank", signal.SIGINT),
+        pytest.param(FLEET, b"deepbench.measuring.worker", signal.SIGHUP, marks=pytest.mark.long),
+        pytest.param(FLEET, b"deepbench.measuring.worker", signal.SIGINT, marks=pytest.mark.long),
+        pytest.param(GROUP, b"measuring.group.rank", signal.SIGHUP, marks=pytest.mark.long),
+    ],
 )
 def test_everything_on_all_hosts_ends_with_the_command(start, words, module, how):
     """Also stopped processes, and those that a library has started."""

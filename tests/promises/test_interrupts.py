@@ -69,8 +69,7 @@ def start(tmp_path):
         process.communicate()
 
 
-@pytest.mark.parametrize("backend", ["stuckopen,null", "null,stuckprepare"])
-@pytest.mark.parametrize("count", [1, 10])
+@pytest.mark.parametrize(("backend", "count"), [("stuckopen,null", 10), ("null,stuckprepare", 1)])
 def test_ctrl_c_is_answered_soon_without_noise_while_a_library_hangs(start, backend, count):
     process, mark = start(backend)
     begin = time.monotonic()
@@ -87,7 +86,7 @@ def test_ctrl_c_is_answered_soon_without_noise_while_a_library_hangs(start, back
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("wait_s", [0.4, 0.6, 0.8, 1.0, 1.3, 1.6])
+@pytest.mark.parametrize("wait_s", [0.4, 0.8, 1.3])
 def test_many_ctrl_c_at_any_moment_print_no_traceback(start, wait_s):
     """Before the command has loaded its modules it just dies of the signal."""
     process, _ = start("null", wait=False)

@@ -83,17 +83,17 @@ def wait_until(condition, seconds, what):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 # `make test` has every signal and every moment, `make test-long` the other combinations.
-LONG = [("SIGTERM", "prepare"), ("SIGTERM", "open"), ("SIGHUP", "call"), ("SIGHUP", "open"), ("SIGKILL", "prepare")]
+USUAL = [("SIGINT", "open"), ("SIGINT", "prepare"), ("SIGTERM", "call"), ("SIGHUP", "prepare"), ("SIGKILL", "call")]
 
 
 @pytest.mark.parametrize(
     ("name", "moment"),
     [
-        pytest.param(*pair, marks=[pytest.mark.long] if pair in LONG else [])
+        pytest.param(*pair, marks=[] if pair in USUAL else [pytest.mark.long])
         for pair in itertools.product(SIGNALS, MOMENTS)
     ],
 )

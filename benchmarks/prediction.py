@@ -28,7 +28,7 @@ from deepbench.core.times import Time  # noqa: E402
 from deepbench.networks.predictions import forecast  # noqa: E402
 from deepbench.networks.predictions.measured import StepTimes  # noqa: E402
 from deepbench.networks.predictions.predict import Prediction  # noqa: E402
-from deepbench.networks.predictions.runner import Request, Runner  # noqa: E402
+from deepbench.networks.predictions.runner import Runner, StepRequest  # noqa: E402
 from deepbench.networks.reporting import predictions  # noqa: E402
 from deepbench.networks.traces import read  # noqa: E402
 from deepbench.reporting import bars as bars_module  # noqa: E402
@@ -86,7 +86,7 @@ def measure(network: Network, folder: Path) -> None:
     name = f"{NETWORKS}:{network.function}"
     trace = read.read(name, network.settings, is_training=network.is_training)
     trace.save(folder / f"{network.stem}.suite")
-    request = Request(name, network.settings, network.is_training, threads=THREADS)
+    request = StepRequest(name, network.settings, network.is_training, threads=THREADS)
     path = folder / f"{network.stem}.part.jsonl"
     path.unlink(missing_ok=True)
     print(network.title, flush=True)
@@ -101,7 +101,7 @@ def measure(network: Network, folder: Path) -> None:
 SLICES, SLICE_S = 8, 0.5
 
 
-def allocator_ratio(request: Request) -> float:
+def allocator_ratio(request: StepRequest) -> float:
     """A step with the default settings of the C library's allocator over one that keeps freed memory: they take turns.
 
     The median of the ratios of neighbouring slices.

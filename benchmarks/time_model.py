@@ -39,7 +39,7 @@ from deepbench.networks.what_if import of_results as applications  # noqa: E402
 from deepbench.networks.what_if import time_model  # noqa: E402
 from deepbench.networks.what_if.hardware import Hardware  # noqa: E402
 from deepbench.networks.what_if.knobs import Change  # noqa: E402
-from deepbench.networks.what_if.terms import Application, Term  # noqa: E402
+from deepbench.networks.what_if.terms import ModelledApplication, Term  # noqa: E402
 from deepbench.networks.what_if.time_model import Columns, Constants, Errors, TimeModel  # noqa: E402
 from deepbench.results import published  # noqa: E402
 
@@ -84,13 +84,13 @@ def columns_of(hardware: Hardware) -> Columns:
     return Columns.of(demands, list(times.values()), hardware)
 
 
-def own_fit(hardware: Hardware) -> time_model.Fit:
+def own_fit(hardware: Hardware) -> time_model.FittedModel:
     """The fit to the published times of a device."""
     times = times_of(hardware.name)
     return time_model.fit_cases(hardware.name, list(times), list(times.values()), hardware)
 
 
-def with_neighbours(fit: time_model.Fit, columns: Columns) -> Errors:
+def with_neighbours(fit: time_model.FittedModel, columns: Columns) -> Errors:
     """The cross-validated errors of products, corrected by the errors of measured products of nearly the same sizes.
 
     Libraries choose kernels by rules that no formula knows, so the errors of similar problems are alike. The neighbours
@@ -144,7 +144,7 @@ def ratios(model: TimeModel, times: dict[Case, float], there: dict[Case, float],
     effects = [what_if.effect(term, model, second, Change(())) for term in terms]
     measured = [there[e.term.case] / e.term.seconds for e in effects]
     both = list(zip(effects, measured, strict=True))
-    whole = what_if.outcome(Application("", terms), Change(()), effects)
+    whole = what_if.outcome(ModelledApplication("", terms), Change(()), effects)
     true = sum(there[t.case] for t in terms) / sum(t.seconds for t in terms)
     return {
         "count": len(terms),

@@ -41,7 +41,7 @@ from deepbench.judge.limits import Limits  # noqa: E402
 from deepbench.plan.suites import Pass, left_out, pass_of, split_name  # noqa: E402
 from deepbench.reporting.answers import listed  # noqa: E402
 from deepbench.reporting.bars import StackedBar, svg  # noqa: E402
-from deepbench.reporting.cases import Ranking, rankings  # noqa: E402
+from deepbench.reporting.cases import LibraryRanking, rankings  # noqa: E402
 from deepbench.results.summary import Summary  # noqa: E402
 
 PAGE, PICTURES = "language-models.md", "pictures"
@@ -84,7 +84,7 @@ class Part:
     label: str
     count: int
     summary: Summary
-    ranking: Ranking
+    ranking: LibraryRanking
     limits: Limits
 
     @property
@@ -141,7 +141,7 @@ class Data:
 
     def __init__(self, files: Sequence[Results]) -> None:
         self.files = files
-        self.rankings: dict[int, tuple[Ranking, Limits]] = {}
+        self.rankings: dict[int, tuple[LibraryRanking, Limits]] = {}
         self.rows: dict[tuple[str, str, int, str], dict[str, Summary | None]] = {}
         self.kernels: dict[tuple[str, str, int, str], tuple[str, int]] = {}
         self.weights: dict[tuple[int, ...], Summary] = {}

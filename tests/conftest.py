@@ -190,6 +190,13 @@ def _fork_server(_private_state):
     fork_server.end()
 
 
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory):
+    """A folder that all processes of these tests share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
 def run_command(folder, *words, timeout=120, **environment):
     """Run `deepbench` in `folder`; returns the finished process with text output."""
     env = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "DEEPBENCH_PLUGINS")}

@@ -152,6 +152,16 @@ def test_no_module_imports_itself_by_way_of_others():
         pytest.fail(" → ".join(error.args[1]))
 
 
+def test_no_two_classes_have_the_same_name():
+    found = {}
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(name)
+
+    assert {} == {name: modules for name, modules in found.items() if len(modules) > 1}
+
+
 @pytest.mark.programs
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["run", "--help"]])
 def test_start_up_imports_nothing_heavy(words):

@@ -22,7 +22,7 @@ from deepbench.results.file import default_path
 
 if TYPE_CHECKING:
     from deepbench.judge.compare import Comparison
-    from deepbench.judge.selftest import Findings
+    from deepbench.judge.selftest import SelfTestResult
     from deepbench.reporting.output import Report
     from deepbench.reporting.table import Table
     from deepbench.results.record import Limit
@@ -156,7 +156,7 @@ def measure_limits(
 MANY_HEATS, FEW_HEATS = 12, 7
 
 
-def selftest(*, quick: bool = False, progress: bool | Progress = False) -> tuple[Findings, Path | None]:
+def selftest(*, quick: bool = False, progress: bool | Progress = False) -> tuple[SelfTestResult, Path | None]:
     """Measure how often comparisons on this machine err, and the smallest change that they detect.
 
     Returns the findings and the file that remembers them, which `compare` reads; None if it could not be written.
@@ -186,7 +186,7 @@ def temporary_path() -> Path:
     return default_path(Path(tempfile.gettempdir()), f"{datetime.now().strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
 
 
-def selftest_report(findings: Findings) -> Report:
+def selftest_report(findings: SelfTestResult) -> Report:
     """The findings of a self-test: sentences, then a table of the smallest change that is detected in each case."""
     from deepbench.reporting import selftest as tables
     from deepbench.reporting.output import Report

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from deepbench.judge.devices import DeviceScaling
-    from deepbench.judge.gate import Outcome
+    from deepbench.judge.gate import GateVerdict
     from deepbench.judge.limits import Limits
     from deepbench.reporting.sections import Sections
     from deepbench.reporting.site import SitePage
@@ -511,7 +511,7 @@ class Lacks:
 class Gated:
     """Whether anything is slower in the second of two files."""
 
-    outcome: Outcome
+    outcome: GateVerdict
     comparison: Any
     """The comparison it comes from; None for files that are not of kernels."""
     names: tuple[str, str] = ("", "")

@@ -38,7 +38,7 @@ class CaseOutcome:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GateVerdict:
     """The verdict on all cases."""
 
     cases: list[CaseOutcome]
@@ -59,7 +59,7 @@ class Outcome:
         return [c for c in self.cases if c.verdict == verdict]
 
 
-def judge(comparison: Comparison, margin: float = MARGIN) -> Outcome:
+def judge(comparison: Comparison, margin: float = MARGIN) -> GateVerdict:
     """The verdict on every case that the first side measured."""
     differences = {c.case: c.difference for c in comparison.cases if c.difference is not None}
     # One-sided: the hypothesis is that the second side is not slower.
@@ -67,7 +67,7 @@ def judge(comparison: Comparison, margin: float = MARGIN) -> Outcome:
     p_values = stats.holm({case: min(1.0, comparison.looks * p) for case, p in one_sided.items()})
     broken = [CaseOutcome(case, REGRESSION, reason, None) for case, reason in comparison.broken.items()]
     judged = [_judge(c, p_values.get(c.case), margin, comparison.reasons_of(c)) for c in comparison.cases]
-    return Outcome(broken + judged)
+    return GateVerdict(broken + judged)
 
 
 def _judge(c: ComparedCase, p: float | None, margin: float, reasons: Sequence[Reason]) -> CaseOutcome:
@@ -100,16 +100,16 @@ def _advice(c: ComparedCase) -> str:
     return ways.get(c.advice or "", "")
 
 
-def after_rerun(outcome: Outcome, rerun: Outcome) -> Outcome:
+def after_rerun(outcome: GateVerdict, rerun: GateVerdict) -> GateVerdict:
     """The outcome after the regressions were measured again: only the new measurement counts for them.
 
     Old and new data together would keep the accident that made a case look slow.
     """
     new = {c.case: c for c in rerun.cases}
-    return Outcome([new.get(c.case, c) if c.verdict == REGRESSION else c for c in outcome.cases])
+    return GateVerdict([new.get(c.case, c) if c.verdict == REGRESSION else c for c in outcome.cases])
 
 
-def junit(outcome: Outcome, seconds: float = 0.0) -> str:
+def junit(outcome: GateVerdict, seconds: float = 0.0) -> str:
     """JUnit XML: a regression is a failure, `cannot tell` is skipped."""
     suite = xml.Element(
         "testsuite",
@@ -129,7 +129,7 @@ def junit(outcome: Outcome, seconds: float = 0.0) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
 
 
-def sentences(outcome: Outcome, most: int = 20) -> list[str]:
+def sentences(outcome: GateVerdict, most: int = 20) -> list[str]:
     """The verdict, then the cases that did not pass, the worst first, `most` of each verdict."""
     named = {REGRESSION: "slower", CANNOT_TELL: "undecided", PASSED: "passed"}
     counts = [f"{len(outcome.of(v))} {name}" for v, name in named.items() if outcome.of(v)]

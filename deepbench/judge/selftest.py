@@ -207,7 +207,7 @@ def cold_proof(rates: Mapping[Rate, float], cache_bytes: int) -> ColdProof:
 
 
 @dataclass(frozen=True)
-class Findings:
+class SelfTestResult:
     """The results of a self-test."""
 
     times: dict[str, list[float]]

@@ -17,7 +17,7 @@ from deepbench.judge import groups, scaling, totals
 from deepbench.judge.devices import AllReduce, DeviceScaling, DeviceStep
 from deepbench.judge.totals import Total
 from deepbench.plan import models
-from deepbench.plan.suites import is_fitted, is_suite, is_training, read_suite, split_name
+from deepbench.plan.suites import is_fitted, is_suite, is_training_suite, read_suite, split_name
 from deepbench.results.summary import Summary
 
 # Gradients are often added in f32 where the library has no all-reduce in the precision of the kernels.
@@ -33,7 +33,7 @@ def of_summaries(summaries: Sequence[Summary]) -> list[DeviceScaling]:
     for total in totals.of_summaries(summaries):
         base, parameters = split_name(total.suite)
         devices, batch = _number(parameters.pop(models.DEVICES, "")), _number(parameters.get(models.BATCH, ""))
-        if is_training(total.suite) and devices and batch:
+        if is_training_suite(total.suite) and devices and batch:
             key = base, *parameters.items(), total.precision, total.threads
             found.setdefault(key, []).append(_step(total, batch, devices, summaries))
     return [DeviceScaling(_title(steps[0]), sorted(steps, key=lambda step: step.devices)) for steps in found.values()]

@@ -24,7 +24,7 @@ LEAST_CASES = 3
 
 
 @dataclass(frozen=True)
-class Group:
+class KindOfCases:
     """Cases of one kind, and how their times changed on average."""
 
     op: str
@@ -59,7 +59,7 @@ class Group:
         return sum(c.verdict == self.verdict for c in self.cases)
 
 
-def moved_together(comparison: Comparison) -> list[Group]:
+def moved_together(comparison: Comparison) -> list[KindOfCases]:
     """Groups that are slower or faster as a whole and have undecided cases: slower ones first, the largest on top."""
     groups = _groups(comparison)
     corrected = stats.benjamini_hochberg({i: min(1.0, comparison.looks * g.p) for i, g in enumerate(groups)})
@@ -67,7 +67,7 @@ def moved_together(comparison: Comparison) -> list[Group]:
     return sorted(moved, key=lambda g: (g.verdict == "faster", -abs(g.difference.mean)))
 
 
-def _groups(comparison: Comparison) -> list[Group]:
+def _groups(comparison: Comparison) -> list[KindOfCases]:
     """All groups of at least LEAST_CASES. Times that other programs may explain are left out."""
     by_kind: dict[tuple[str, str, str, str], list[ComparedCase]] = {}
     for c in comparison.cases:
@@ -76,7 +76,7 @@ def _groups(comparison: Comparison) -> list[Group]:
             kind = (record["op"], record["direction"], record["precision"], library_title(c.a, c.b))
             by_kind.setdefault(kind, []).append(c)
     return [
-        Group(*kind, cases, *_tested(cases, comparison.between_sessions))
+        KindOfCases(*kind, cases, *_tested(cases, comparison.between_sessions))
         for kind, cases in by_kind.items()
         if len(cases) >= LEAST_CASES
     ]

@@ -15,7 +15,7 @@ from typing import Any
 from deepbench.core.errors import BadInput
 from deepbench.core.op import find_op
 from deepbench.core.precision import PRECISIONS
-from deepbench.plan.suites import is_suite, is_training, read_suite
+from deepbench.plan.suites import is_suite, is_training_suite, read_suite
 from deepbench.results.summary import Summary
 
 Row = tuple[str, str, int, str]
@@ -92,7 +92,7 @@ class Total:
     def below_minimum(self) -> str | None:
         """Why the precision does not meet DeepBench's minimum for the suite; None if it does, or if it is unknown."""
         precision = PRECISIONS.get(self.precision)
-        return precision.below_minimum(is_training(self.suite)) if precision else None
+        return precision.below_minimum(is_training_suite(self.suite)) if precision else None
 
     def values(self) -> dict[str, Any]:
         """All of it as plain values, for pages and programs."""
@@ -100,7 +100,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class SuiteKernel:
     """A row of a suite in one direction, precision and number of threads."""
 
     application: str
@@ -124,7 +124,7 @@ def of_summaries(summaries: Sequence[Summary]) -> list[Total]:
 
     A row that a suite lists twice counts twice. Gradients that training does not need do not count.
     """
-    kinds: dict[Kind, dict[Kernel, Summary | None]] = {}
+    kinds: dict[Kind, dict[SuiteKernel, Summary | None]] = {}
     for kernel, s in kernel_times(summaries).items():
         kinds.setdefault(kernel.kind, {})[kernel] = s
     missing = _missing_kernels(kinds)
@@ -132,7 +132,7 @@ def of_summaries(summaries: Sequence[Summary]) -> list[Total]:
     return sorted(found, key=lambda t: (t.suite, t.precision, t.threads or 0, -(t.sum_s or 0.0)))
 
 
-def _total(kind: Kind, kernels: Mapping[Kernel, Summary | None], missing: int) -> Total:
+def _total(kind: Kind, kernels: Mapping[SuiteKernel, Summary | None], missing: int) -> Total:
     suite, application, precision, threads = kind
     timed = {kernel: s for kernel, s in kernels.items() if s is not None}
     by_op: dict[str, float] = {}
@@ -174,7 +174,7 @@ _Pass = tuple[str, int, bool]
 """Operation, row of the suite, and whether it is the forward pass."""
 
 
-def _missing_kernels(kinds: Mapping[Kind, Iterable[Kernel]]) -> dict[Kind, int]:
+def _missing_kernels(kinds: Mapping[Kind, Iterable[SuiteKernel]]) -> dict[Kind, int]:
     """How many kernels a kind lacks that its suite lists, or that the file has in another precision.
 
     No library may offer an operation in 8 bits, or the run was of one operation only. Then the file has no case of
@@ -222,14 +222,14 @@ def kernels_of(suite: str) -> dict[tuple[str, int, str], str]:
     return kernels
 
 
-def kernel_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
+def kernel_times(summaries: Sequence[Summary]) -> dict[SuiteKernel, Summary | None]:
     """The fastest case of each kernel that counts, over libraries and settings; None if no library has a time."""
     return _gradients_once(fastest_times(summaries))
 
 
-def fastest_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
+def fastest_times(summaries: Sequence[Summary]) -> dict[SuiteKernel, Summary | None]:
     """The same with both gradients in one call, and also separately, where a file has both."""
-    fastest: dict[Kernel, Summary | None] = {}
+    fastest: dict[SuiteKernel, Summary | None] = {}
     for s in summaries:
         timed = s if s.is_ranked else None
         for kernel in kernels_served(s):
@@ -238,13 +238,13 @@ def fastest_times(summaries: Sequence[Summary]) -> dict[Kernel, Summary | None]:
     return fastest
 
 
-def kernels_served(s: Summary) -> Iterator[Kernel]:
+def kernels_served(s: Summary) -> Iterator[SuiteKernel]:
     """The kernels of applications that a case computes: one for each row of a suite that lists it and counts."""
     if s.is_group:  # how often a model calls it depends on the number of machines
         return
     for source in s.record["sources"]:
         if source["application"] and source.get("needed", True):
-            yield Kernel(
+            yield SuiteKernel(
                 source["application"],
                 s.record["precision"],
                 s.record["threads"],
@@ -259,7 +259,7 @@ def kernels_served(s: Summary) -> Iterator[Kernel]:
 GRADIENTS = ("backward_data", "backward_weights")
 
 
-def _gradients_once(fastest: dict[Kernel, Summary | None]) -> dict[Kernel, Summary | None]:
+def _gradients_once(fastest: dict[SuiteKernel, Summary | None]) -> dict[SuiteKernel, Summary | None]:
     """Keep the faster of both gradients in one call and the two separate calls: a pass needs them once."""
     counted = dict(fastest)
     for kernel, both in fastest.items():

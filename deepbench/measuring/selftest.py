@@ -33,7 +33,7 @@ TIMEOUT_S = 120.0
 NULL_CASE = "gemm m=1 n=1 k=1 a_t=0 b_t=0 forward f32 null threads=1"
 
 
-def measure_selftest(machine: Mapping[str, Any], heats: int, progress: Progress) -> selftest.Findings:
+def measure_selftest(machine: Mapping[str, Any], heats: int, progress: Progress) -> selftest.SelfTestResult:
     """Measure the suite `selftest` in so many heats of two processes; `BadInput` where nothing can be measured."""
     cases = [p.case for p in expand(read_words(["selftest"]), Choices(), describe.default_threads())]
     times: dict[str, list[float]] = {case.text: [] for case in cases}
@@ -59,7 +59,7 @@ def measure_selftest(machine: Mapping[str, Any], heats: int, progress: Progress)
     fastest = min((min(blocks) for blocks in cores.values()), default=1.0)
     null = measure_case(parse_case(NULL_CASE), 1, DEFAULT.rules, TIMEOUT_S)
     earlier = [selftest.times_of(line) for line in remembered.remembered(machine, "selftest")]
-    return selftest.Findings(
+    return selftest.SelfTestResult(
         times,
         [selftest.sensitivity(text, selftest.two_runs(values), compare.MARGIN) for text, values in times.items()],
         [selftest.sensitivity(text, selftest.in_heats(values), compare.MARGIN) for text, values in ratios.items()],

@@ -1,7 +1,7 @@
 """The steps of measuring one case in this process. `worker.py` and `group/rank.py` call them in order.
 
-Each step returns what it found, or raises an error that decides the status of the record. `Findings` collects what the
-steps returned, and `record_of` puts the record together, also if a step fails.
+Each step returns what it found, or raises an error that decides the status of the record. `StepResults` collects what
+the steps returned, and `record_of` puts the record together, also if a step fails.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HEADROOM_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class StepResult:
     """What any step may add to the record."""
 
     notes: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Library(Finding):
+class Library(StepResult):
     """The library as it was loaded."""
 
     facts: records.LibraryFacts
@@ -61,7 +61,7 @@ class Library(Finding):
 
 
 @dataclass(frozen=True)
-class Buffers(Finding):
+class Buffers(StepResult):
     """The operands of one kernel; with `cache=cold` or `cache=weights` of several kernels that take turns."""
 
     sets: list[Arrays]
@@ -70,7 +70,7 @@ class Buffers(Finding):
 
 
 @dataclass(frozen=True)
-class Prepared(Finding):
+class Prepared(StepResult):
     """A kernel for each set of buffers, and their timers."""
 
     kernels: list[Kernel]
@@ -97,7 +97,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Timing(Finding):
+class Timing(StepResult):
     """What the clock read."""
 
     measurement: Measurement
@@ -106,13 +106,13 @@ class Timing(Finding):
 
 
 @dataclass
-class Findings:
+class StepResults:
     """What the steps have returned so far. A field is None if its step was not reached."""
 
     library: Library | None = None
     group: records.GroupFacts | None = None
     buffers: Buffers | None = None
-    prepared: Finding | None = None
+    prepared: StepResult | None = None
     before: CheckResult | None = None
     timing: Timing | None = None
     energy: records.CpuEnergy | None = None
@@ -121,9 +121,9 @@ class Findings:
     """How long rivals had their turns."""
 
 
-def record_of(request: Request, measure: Callable[[Findings], None], where: str = "") -> Record:
+def record_of(request: Request, measure: Callable[[StepResults], None], where: str = "") -> Record:
     """The record of what `measure` found, also if it fails. `where` begins the reason of a failure."""
-    started, clock, findings = datetime.now(UTC), perf_counter(), Findings()
+    started, clock, findings = datetime.now(UTC), perf_counter(), StepResults()
     status: records.Status = "ok"
     reason = None
     try:

@@ -95,7 +95,7 @@ def measure_alone(request: Request, connection: wire.Connection) -> Record:
     def phase(name: str) -> None:
         connection.send({"phase": name})
 
-    def measure(findings: steps.Findings) -> None:
+    def measure(findings: steps.StepResults) -> None:
         steps.check_cores(request)
         steps.check_memory(request)
         findings.library = steps.open_library(request)

@@ -43,7 +43,7 @@ def prepare(sgemm_batch: NativeFunction, case: Case, arrays: Arrays) -> Kernel:
         clear = ctypes.CDLL(None).memset
         calls += [Call(clear, arrays[name], 0, arrays[name].nbytes) for name in ("dk", "dv")]
     for block in blocks:
-        composed = _Composed(sgemm_batch, case, data, block, [attention.pointer(array) for array in scores])
+        composed = _BlasAttention(sgemm_batch, case, data, block, [attention.pointer(array) for array in scores])
         calls += composed.forward() if case.direction == "forward" else composed.backward()
     notes = {
         "implementation": f"{sgemm_batch.__name__} and own softmax",
@@ -52,7 +52,7 @@ def prepare(sgemm_batch: NativeFunction, case: Case, arrays: Arrays) -> Kernel:
     return Kernel(calls=tuple(calls), keep=(data, scores), notes=notes)
 
 
-class _Composed:
+class _BlasAttention:
     """The calls of one block. Addresses are those of the matrices of each key-value head, or of each query head."""
 
     def __init__(

@@ -17,7 +17,7 @@ from deepbench.reporting.output import Report, json_text
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress
     from deepbench.judge.devices import DeviceScaling
-    from deepbench.networks.predictions.runner import Request
+    from deepbench.networks.predictions.runner import StepRequest
     from deepbench.networks.reporting.predictions import Predicted as Predicted
     from deepbench.networks.reporting.what_if import Answer
     from deepbench.networks.traces.trace import Trace
@@ -230,11 +230,11 @@ def _traces(network: Trace | str | Path, variants: Sequence[Mapping[str, str]], 
     ]
 
 
-def _request(network: Trace | str | Path, settings: Mapping[str, str], step: StepOptions) -> Request:
-    from deepbench.networks.predictions.runner import Request
+def _request(network: Trace | str | Path, settings: Mapping[str, str], step: StepOptions) -> StepRequest:
+    from deepbench.networks.predictions.runner import StepRequest
 
     optimizer, threads = step.get("optimizer", "sgd"), step.get("threads", 1)
-    return Request(str(network), settings, step.get("train", False), optimizer, threads)
+    return StepRequest(str(network), settings, step.get("train", False), optimizer, threads)
 
 
 def _kernels(source: Any, skip_damaged: bool = False) -> Results:

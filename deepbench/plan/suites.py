@@ -140,7 +140,7 @@ def is_suite(name: str) -> bool:
     return split_name(name)[0] in suite_files()
 
 
-def is_training(name: str) -> bool:
+def is_training_suite(name: str) -> bool:
     """Whether a suite is one of training."""
     base, parameters = split_name(name)
     return parameters.get("phase") == models.TRAIN if "phase" in parameters else models.TRAIN in base.split("/")

@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from deepbench.core import units
 from deepbench.judge.limits import Limits, NearestLimit
-from deepbench.reporting.cases import Ranking, rankings
+from deepbench.reporting.cases import LibraryRanking, rankings
 from deepbench.reporting.notes import BELOW_MINIMUM, ONE_PROCESS, SUMS_NOTE, SUMS_OF_16_BITS, below_minimum
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, faster_with_fewer_threads
@@ -23,7 +23,10 @@ MOST_LIMITS, LONGEST_REASON = 4, 120
 
 
 def of_file(
-    summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None], known: Limits
+    summaries: Sequence[Summary],
+    groups: Sequence[LibraryRanking],
+    nearest: Sequence[NearestLimit | None],
+    known: Limits,
 ) -> list[str]:
     """The summary at the top of a page: peak rates, fastest libraries, limits, and what failed."""
     ranked = [s for s in summaries if s.is_ranked]
@@ -71,7 +74,10 @@ def shortened(sentences: Sequence[str], width: int, lines: int = MOST_LINES) -> 
 
 
 def _answers(
-    ranked: Sequence[Summary], groups: Sequence[Ranking], of_fastest: Sequence[NearestLimit | None], known: Limits
+    ranked: Sequence[Summary],
+    groups: Sequence[LibraryRanking],
+    of_fastest: Sequence[NearestLimit | None],
+    known: Limits,
 ) -> list[str | None]:
     limits = _limits_reached([limit for limit in of_fastest if limit])
     return [*_highest_rates(ranked, known), _fastest_libraries(groups), limits]
@@ -156,7 +162,7 @@ def rate_text(rate: float) -> str:
     return f"{units.significant(rate / 1e12)} TFLOP/s" if rate >= 1e12 else f"{units.significant(rate / 1e9)} GFLOP/s"
 
 
-def _fastest_libraries(groups: Sequence[Ranking]) -> str | None:
+def _fastest_libraries(groups: Sequence[LibraryRanking]) -> str | None:
     """Who wins how often. Where the fastest one has a tie, nobody does."""
     wins: dict[str, Counter[str]] = {}
     for group in groups:

@@ -30,7 +30,7 @@ LIMIT = Note(
 
 
 @dataclass(frozen=True)
-class Ranking:
+class LibraryRanking:
     """The libraries that did the same work."""
 
     ranked: list[Summary]
@@ -79,12 +79,12 @@ def place_columns(names: Iterable[str]) -> list[Column]:
     return [number(name) if name == "threads" else Column(name) for name in names]
 
 
-def rankings(summaries: Iterable[Summary]) -> list[Ranking]:
+def rankings(summaries: Iterable[Summary]) -> list[LibraryRanking]:
     """Group by the work and rank each group by time."""
     groups: dict[Work, list[Summary]] = {}
     for s in summaries:
         groups.setdefault(s.work, []).append(s)
-    return [Ranking(_ordered(g), [s for s in g if not s.is_ranked]) for g in groups.values()]
+    return [LibraryRanking(_ordered(g), [s for s in g if not s.is_ranked]) for g in groups.values()]
 
 
 def _ordered(group: Sequence[Summary]) -> list[Summary]:

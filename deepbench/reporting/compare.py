@@ -13,9 +13,9 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.errors import shorten
 from deepbench.judge.compare import IN_TURN, LONGEST_S, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
-from deepbench.judge.gate import CANNOT_TELL, REGRESSION, Outcome
+from deepbench.judge.gate import CANNOT_TELL, REGRESSION, GateVerdict
 from deepbench.judge.reasons import Reason, library_title
-from deepbench.judge.together import Group, moved_together
+from deepbench.judge.together import KindOfCases, moved_together
 from deepbench.reporting.notes import DISTURBED
 from deepbench.reporting.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
 
@@ -104,7 +104,7 @@ def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
     return [*lines, *_together(moved_together(comparison), MOST_GROUPS_ABOVE)]
 
 
-def _group_row(g: Group) -> dict[str, Cell]:
+def _group_row(g: KindOfCases) -> dict[str, Cell]:
     kind: dict[str, Cell] = {"op": g.op, "direction": g.direction, "precision": g.precision, "library": g.library}
     return {
         **kind,
@@ -116,7 +116,7 @@ def _group_row(g: Group) -> dict[str, Cell]:
     }
 
 
-def _together(groups: Sequence[Group], most: int) -> list[str]:
+def _together(groups: Sequence[KindOfCases], most: int) -> list[str]:
     """One line per group of cases that moved together, `most` of each verdict; the others are counted."""
     lines = []
     for verdict in DECIDED:
@@ -260,7 +260,7 @@ def answer(comparison: Comparison) -> list[str]:
     return _answer(comparison, slower, faster, undecided, f"Same: {len(same)}")
 
 
-def answer_of_gate(comparison: Comparison, outcome: Outcome) -> list[str]:
+def answer_of_gate(comparison: Comparison, outcome: GateVerdict) -> list[str]:
     """The same by the verdicts of the gate, whose margin is larger."""
     slower, undecided = ([c.compared for c in outcome.of(v) if c.compared] for v in (REGRESSION, CANNOT_TELL))
     others = [c.compared for c in outcome.cases if c.verdict not in (REGRESSION, CANNOT_TELL) and c.compared]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from deepbench.core import units
 from deepbench.core.precision import MINIMUM, PRECISIONS
 from deepbench.judge.published import sheet_rate
-from deepbench.plan.suites import is_fitted, is_training
+from deepbench.plan.suites import is_fitted, is_training_suite
 from deepbench.reporting.table import Note
 from deepbench.results.summary import Baseline, FewerThreads, Summary
 
@@ -132,7 +132,7 @@ def below_minimum(s: Summary) -> str | None:
     """Why a case does not meet the minimum precision; None if it does, or if another program's precision is unknown."""
     r = s.record
     precision = PRECISIONS.get(r["precision"])
-    in_suite = any(is_training(str(source["suite"])) for source in r["sources"])
+    in_suite = any(is_training_suite(str(source["suite"])) for source in r["sources"])
     trains = r["direction"].startswith("backward") or r["settings"].get("mode") == "training" or in_suite
     return precision.below_minimum(trains) if precision else None
 

@@ -14,7 +14,7 @@ from deepbench.reporting import answers
 from deepbench.reporting.cases import (
     INTERVAL,
     INTERVAL_OF_ONE,
-    Ranking,
+    LibraryRanking,
     differing_places,
     place_cells,
     place_columns,
@@ -107,7 +107,7 @@ class Sections:
 
 def sections(summaries: Sequence[Summary], limits: Limits) -> Sections:
     """The fastest library of each problem, by operation."""
-    groups: dict[str, list[Ranking]] = {}
+    groups: dict[str, list[LibraryRanking]] = {}
     for ranking in rankings(summaries):
         first = (ranking.ranked or ranking.unranked)[0]
         groups.setdefault(first.record["op"], []).append(ranking)
@@ -143,7 +143,7 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
 
 def _section(
     op: str,
-    found: Sequence[Ranking],
+    found: Sequence[LibraryRanking],
     limits: Limits,
     compared: Mapping[str, Baseline],
     fewer: Mapping[str, FewerThreads],
@@ -210,7 +210,7 @@ def _in(unit: float, value: float | None) -> float | None:
     return None if value is None else value / unit
 
 
-def _next_best(ranking: Ranking) -> str | None:
+def _next_best(ranking: LibraryRanking) -> str | None:
     """`OpenBLAS +8 %`: the second library and how much longer it takes; `≈` where the order is uncertain.
 
     A disturbed time gives no ratio.

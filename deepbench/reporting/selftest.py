@@ -6,7 +6,7 @@ from statistics import median
 
 from deepbench.core import stats, units
 from deepbench.judge import selftest
-from deepbench.judge.selftest import ColdProof, Findings, Sensitivity
+from deepbench.judge.selftest import ColdProof, SelfTestResult, Sensitivity
 from deepbench.reporting.table import Cell, Column, Table, number
 
 # Beyond these limits the page gives advice: share of comparisons, share of blocks, ratio of times, seconds per call.
@@ -17,7 +17,7 @@ GOOD_CHANGE = 0.05
 SEPARATE, IN_TURN = "two files measured one after the other", "two sides that meet in heats (run --ab, --against)"
 
 
-def page(findings: Findings) -> list[str]:
+def page(findings: SelfTestResult) -> list[str]:
     """Sentences, one per line; advice begins with an arrow."""
     return [
         *_false_alarms(SEPARATE, findings.separate),
@@ -50,7 +50,7 @@ def _false_alarms(how: str, cases: list[Sensitivity]) -> list[str]:
     return lines
 
 
-def _power(findings: Findings) -> list[str]:
+def _power(findings: SelfTestResult) -> list[str]:
     lines = []
     for how, cases in ((SEPARATE, findings.separate), (IN_TURN, findings.in_heats)):
         smallest = [(c.smallest if c.smallest is not None else float("inf")) for c in cases]
@@ -73,7 +73,7 @@ def _change(value: float) -> str:
     return f"+{units.percent(value, 1)}" if value < 1 else f"above +{units.percent(selftest.CHANGES[-1])}"
 
 
-def _sessions(findings: Findings) -> list[str]:
+def _sessions(findings: SelfTestResult) -> list[str]:
     if findings.between_sessions is None:
         return [
             "Drift between sessions: unknown. Run selftest again on another day; compare then widens its confidence "
@@ -85,7 +85,7 @@ def _sessions(findings: Findings) -> list[str]:
     ]
 
 
-def _harness(findings: Findings) -> list[str]:
+def _harness(findings: SelfTestResult) -> list[str]:
     lines = [
         f"Overhead: {1e9 * findings.loop_s:.1f} ns per call ({findings.loop} loop), and "
         f"{1e9 * findings.clock_s:.0f} ns for two clock readings per sample of 1.5 ms."
@@ -95,7 +95,7 @@ def _harness(findings: Findings) -> list[str]:
     return lines
 
 
-def _cores(findings: Findings) -> list[str]:
+def _cores(findings: SelfTestResult) -> list[str]:
     if not findings.cores:
         return []
     disturbed = median(c["disturbed"] for c in findings.cores.values())
@@ -132,7 +132,7 @@ def _cold(cold: ColdProof | None) -> list[str]:
     return [line, "cache=cold works."]
 
 
-def table(findings: Findings) -> Table:
+def table(findings: SelfTestResult) -> Table:
     """One row per case."""
     in_heats = {c.case: c for c in findings.in_heats}
     rows: list[dict[str, Cell]] = [

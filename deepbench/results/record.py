@@ -203,7 +203,7 @@ class Cache(TypedDict):
     """CPUs that share it"""
 
 
-class Machine(TypedDict):
+class MachineFields(TypedDict):
     """The fields of `machine.describe` whose types are checked; `get` returns the others as `object`."""
 
     instructions: NotRequired[list[str]]
@@ -264,7 +264,7 @@ class Header(TypedDict):
     """[ISO 8601, UTC] start of the run"""
     command: list[str]
     """the words after `deepbench`"""
-    machine: Machine
+    machine: MachineFields
     """host, CPU, microarchitecture, caches, governor, kernel and more, as in `deepbench info --json`"""
     libraries: dict[str, Annotated[LibraryAnswer, ExactlyOne()]]
     """by backend: `{"library": facts}` or `{"unavailable": {"reason", "remedy"}}`"""

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.networks.traces.trace import Call, Trace, suite_text
+from deepbench.networks.traces.trace import Trace, TracedCall, suite_text
 from deepbench.networks.what_if.hardware import Hardware
 from deepbench.networks.what_if.time_model import Constants, demand_of, parts_of
 from tests.help import samples
@@ -150,7 +150,7 @@ def test_problems_without_an_application_are_one(tmp_path, deepbench):
 
 def test_a_traced_network_is_asked_about_with_the_kernels_of_a_file(tmp_path, deepbench):
     kernels = [f"gemm m=256 n={n} k=256 a_t=0 b_t=0 forward f32 beta=0" for n in (32, 64)]
-    calls = [Call("aten.mm", kernels[i % 2], "layer", (0,), (1,), 10) for i in range(4)]
+    calls = [TracedCall("aten.mm", kernels[i % 2], "layer", (0,), (1,), 10) for i in range(4)]
     (tmp_path / "mine.suite").write_text(suite_text(Trace("my network", "", False, tuple(calls), (10, 10), 0, None)))
     records = [
         samples.measured(text=kernel.replace(" beta=0", " mkl threads=1 beta=0"), seconds=2e-4) for kernel in kernels

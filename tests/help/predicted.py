@@ -1,7 +1,7 @@
 """A traced network and the records of its kernels, as a result file has them."""
 
 from deepbench.networks.predictions.predict import needs, yardstick
-from deepbench.networks.traces.trace import Call, Trace
+from deepbench.networks.traces.trace import Trace, TracedCall
 from tests.help import samples
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
@@ -12,10 +12,10 @@ PARAMETERS = 1000
 def network(is_training=True):
     """Two products and a function in two layers, and an operator of which only the bytes are known."""
     calls = [
-        Call("aten.mm", GEMM, "layers.0.first", (0,), (1,), 300),
-        Call("aten.relu", RELU, "layers.0.act", (1,), (2,), 200),
-        Call("aten.cat", None, "", (2,), (3,), 3072),
-        Call("aten.mm", GEMM, "layers.1.first", (3,), (1,), 300),
+        TracedCall("aten.mm", GEMM, "layers.0.first", (0,), (1,), 300),
+        TracedCall("aten.relu", RELU, "layers.0.act", (1,), (2,), 200),
+        TracedCall("aten.cat", None, "", (2,), (3,), 3072),
+        TracedCall("aten.mm", GEMM, "layers.1.first", (3,), (1,), 300),
     ]
     return Trace("net, batch 4", "net.py:build", is_training, tuple(calls), (100, 200, 100, 200), 1, PARAMETERS)
 

@@ -312,7 +312,7 @@ class TestGate:
         from deepbench.judge import gate
 
         flagged = self.outcome(tmp_path, ([FAST, FAST], [FAST, slower(FAST, 1.2)]))
-        again = gate.Outcome([gate.CaseOutcome(j.case, "passed", "fresh", None) for j in flagged.of("regression")])
+        again = gate.GateVerdict([gate.CaseOutcome(j.case, "passed", "fresh", None) for j in flagged.of("regression")])
         assert 0 == gate.after_rerun(flagged, again).exit_code
 
     def test_junit_has_a_failure_and_escapes_what_files_say(self, tmp_path):
@@ -320,7 +320,7 @@ class TestGate:
 
         from deepbench.judge import gate
 
-        outcome = gate.Outcome(
+        outcome = gate.GateVerdict(
             [
                 gate.CaseOutcome('gemm <x> & "y"', "regression", "<slow>", None),
                 gate.CaseOutcome("b", "cannot tell", "?", None),

@@ -103,7 +103,7 @@ def findings(**changes):
         "cold": None,
         "between_sessions": None,
     }
-    return selftest.Findings(**{**values, **changes})
+    return selftest.SelfTestResult(**{**values, **changes})
 
 
 def test_the_page_has_a_remedy_for_each_weakness_and_none_without():

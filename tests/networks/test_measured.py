@@ -11,8 +11,8 @@ from deepbench.measuring.session import Options, Session
 from deepbench.networks.predictions import runner
 from deepbench.networks.predictions.measured import StepTimes, planned
 from deepbench.networks.predictions.predict import needs
-from deepbench.networks.predictions.runner import OVERHEAD, Request, Runner
-from deepbench.networks.traces.trace import Call, Trace
+from deepbench.networks.predictions.runner import OVERHEAD, Runner, StepRequest
+from deepbench.networks.traces.trace import Trace, TracedCall
 from deepbench.plan.cases import Planned
 
 pytestmark = pytest.mark.programs
@@ -58,7 +58,7 @@ def test_a_kernel_is_compared_with_the_steps_next_to_it():
 
 
 def test_what_is_measured_is_each_case_once():
-    call = Call("aten.mm", GEMM, "", (0,), (1,), 1)
+    call = TracedCall("aten.mm", GEMM, "", (0,), (1,), 1)
     trace = Trace("net", "", False, (call, call), (10, 10), 0, None)
     cases = [p.case for p in planned(needs(trace, "torch", 1, 1000), "torch", 1)]
 
@@ -87,7 +87,7 @@ def torch():
 def program(tmp_path, text):
     path = tmp_path / "net.py"
     path.write_text(f"import os, sys, time, torch\n{text}")
-    return Request(f"{path}:build")
+    return StepRequest(f"{path}:build")
 
 
 def test_steps_of_a_program_that_prints(torch, tmp_path):
@@ -104,13 +104,13 @@ def test_steps_of_a_program_that_prints(torch, tmp_path):
 
 
 def test_the_network_that_measures_the_overhead(torch):
-    with Runner(Request(OVERHEAD, is_training=True)) as running:
+    with Runner(StepRequest(OVERHEAD, is_training=True)) as running:
         assert len(running.samples(0.1)) > 10
 
 
 def test_the_code_of_that_network_is_evicted_from_the_caches(torch, monkeypatch):
     monkeypatch.setattr(describe, "cache_bytes", lambda: 10**6)
-    _, evict = runner._prepare(Request(OVERHEAD))
+    _, evict = runner._prepare(StepRequest(OVERHEAD))
 
     assert evict() == 500_000  # numbers of 4 bytes, each of them read: twice the caches
 

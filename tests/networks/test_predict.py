@@ -5,7 +5,7 @@ import pytest
 from deepbench.core.times import Time
 from deepbench.networks.predictions import predict as module
 from deepbench.networks.predictions.predict import cold_share, needs, predict, yardstick
-from deepbench.networks.traces.trace import Call, Trace
+from deepbench.networks.traces.trace import Trace, TracedCall
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
 RELU = "elementwise kind=relu n=1000 forward f32"
@@ -35,7 +35,7 @@ class Known:
 
 
 def call(kernel=None, reads=(), writes=(), moved=0, operators=1):
-    return Call("aten.x", kernel, "", tuple(reads), tuple(writes), moved, operators)
+    return TracedCall("aten.x", kernel, "", tuple(reads), tuple(writes), moved, operators)
 
 
 def trace(calls, buffers, views=0):

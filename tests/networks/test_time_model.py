@@ -124,18 +124,18 @@ def test_the_slowest_level_counts():
 
 @pytest.mark.parametrize(("p", "factor"), [(1.0, 2.0), (2.0, math.sqrt(2)), (16.0, 2 ** (1 / 16))])
 def test_p_says_how_far_computing_and_reading_overlap(p, factor):
-    parts = time_model.Parts(0.0, 1e-3, 1e-3, "main", p)
+    parts = time_model.ModelledTime(0.0, 1e-3, 1e-3, "main", p)
 
     assert parts.seconds == pytest.approx(factor * 1e-3)
     assert {COMPUTE: 0.5, "main": 0.5} == pytest.approx(parts.shares)
 
 
 def test_shares_add_up_to_one_and_name_the_bound():
-    parts = time_model.Parts(5e-3, 1e-3, 2e-3, "L2", 1.5)
+    parts = time_model.ModelledTime(5e-3, 1e-3, 2e-3, "L2", 1.5)
 
     assert 1 == pytest.approx(sum(parts.shares.values()))
     assert CALL == parts.bound
-    assert "L2" == time_model.Parts(0.0, 1e-3, 2e-3, "L2", 1.5).bound
+    assert "L2" == time_model.ModelledTime(0.0, 1e-3, 2e-3, "L2", 1.5).bound
 
 
 def test_the_cost_of_a_call_scales_with_that_of_the_hardware():

@@ -7,7 +7,7 @@ import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.networks.predictions.memory import memory_of
-from deepbench.networks.traces.trace import Call, Trace, parse_trace, reuse_distances, suite_text
+from deepbench.networks.traces.trace import Trace, TracedCall, parse_trace, reuse_distances, suite_text
 from deepbench.plan.suites import read_suite
 
 KERNEL = "gemm m=8 n=4 k=2 a_t=0 b_t=0 forward f32 beta=0"
@@ -15,7 +15,7 @@ BF16 = "conv n=2 c=3 h=8 w=8 k=4 r=3 s=3 pad_h=1 pad_w=1 stride_h=1 stride_w=1 b
 
 
 def call(reads=(), writes=(), kernel=None, where="", operator="aten.mm", moved=0, operators=1):
-    return Call(operator, kernel, where, tuple(reads), tuple(writes), moved, operators)
+    return TracedCall(operator, kernel, where, tuple(reads), tuple(writes), moved, operators)
 
 
 def trace(calls, buffers=(10, 20, 30), **changed):

@@ -8,7 +8,7 @@ import pytest
 
 from deepbench.networks.what_if import effects
 from deepbench.networks.what_if.knobs import Change
-from deepbench.networks.what_if.terms import Application, Term
+from deepbench.networks.what_if.terms import ModelledApplication, Term
 from deepbench.networks.what_if.time_model import Constants, parts_of
 from tests.networks.test_time_model import HARDWARE, TRUE, demand, gemm, products, times_of
 
@@ -23,7 +23,7 @@ def term(case, seconds, count=1, interval=0.0, **fields):
 def exact(*cases, constants=TRUE):
     """An application whose times follow the model with these constants, and the model that was fitted to such times."""
     times = times_of([*products(60), *cases], constants)
-    application = Application("a network", [term(case, times[case]) for case in cases])
+    application = ModelledApplication("a network", [term(case, times[case]) for case in cases])
     model = effects.model_of([application], HARDWARE, [term(c, t) for c, t in times.items()])
     return application, model
 
@@ -49,7 +49,7 @@ def test_a_change_scales_the_measurement_as_the_true_model_would(case, change):
 
 def test_what_the_model_misses_of_a_kernel_stays_in_its_time():
     application, model = exact(COMPUTES)
-    slow = Application("", [replace(application.terms[0], seconds=10 * application.seconds)])
+    slow = ModelledApplication("", [replace(application.terms[0], seconds=10 * application.seconds)])
     found = effects.what_if(slow, model, Change.parse("peak.f32*2"))
 
     assert 10 * application.seconds * true_ratio(COMPUTES, "peak.f32*2") == pytest.approx(found.after_s, rel=0.1)
@@ -65,7 +65,7 @@ def test_nothing_changes_without_knobs():
 
 def test_no_interval_is_outside_of_what_is_possible():
     noisy = times_of(products(40), noise=0.8)
-    application = Application("", [term(case, seconds, interval=0.9) for case, seconds in noisy.items()])
+    application = ModelledApplication("", [term(case, seconds, interval=0.9) for case, seconds in noisy.items()])
     model = effects.model_of([application], HARDWARE)
     for text in ("peak.f32*2", "memory.bytes_per_s*2", "peak.f32*2,memory.all.bytes_per_s*2,overhead.call_s/2"):
         found = effects.what_if(application, model, Change.parse(text))
@@ -76,7 +76,7 @@ def test_no_interval_is_outside_of_what_is_possible():
 
 def test_everything_twice_as_fast_is_twice_as_fast_and_certain():
     noisy = times_of(products(40), noise=0.5)
-    application = Application("", [term(case, seconds) for case, seconds in noisy.items()])
+    application = ModelledApplication("", [term(case, seconds) for case, seconds in noisy.items()])
     model = effects.model_of([application], HARDWARE)
     found = effects.what_if(application, model, Change.parse("peak*2,memory.all.bytes_per_s*2,overhead.call_s/2"))
 
@@ -89,7 +89,7 @@ def test_a_worse_model_gives_a_wider_interval():
     widths = []
     for noise in (0.01, 0.5):
         times = times_of([*products(60), COMPUTES], noise=noise)
-        application = Application("", [term(COMPUTES, times[COMPUTES])])
+        application = ModelledApplication("", [term(COMPUTES, times[COMPUTES])])
         model = effects.model_of([application], HARDWARE, [term(c, t) for c, t in times.items()])
         found = effects.what_if(application, model, Change.parse("peak.f32*2"))
         widths.append(found.ratio.high - found.ratio.low)
@@ -103,7 +103,7 @@ def test_intervals_of_one_kernel_cover_true_ratios_of_kernels_that_differ_from_t
     chance = random.Random(4)
     own = {c: Constants(5e-6, 0.8 * chance.uniform(0.5, 1.2), 0.6 * chance.uniform(0.5, 1.2), 2.0) for c in sizes}
     times = {c: parts_of(demand(c), HARDWARE, own[c], 1e-6).seconds for c in own}
-    application = Application("", [term(c, t) for c, t in times.items()])
+    application = ModelledApplication("", [term(c, t) for c, t in times.items()])
     model = effects.model_of([application], HARDWARE)
     for text in ("peak.f32*2", "memory.all.bytes_per_s*2"):
         found = effects.what_if(application, model, Change.parse(text))
@@ -119,7 +119,7 @@ def test_intervals_of_one_kernel_cover_true_ratios_of_kernels_that_differ_from_t
 def test_counts_weigh_kernels():
     reads, computes = gemm(2048, 16, 2048), COMPUTES
     application, model = exact(reads, computes)
-    often = Application("", [replace(application.terms[0], count=10_000), application.terms[1]])
+    often = ModelledApplication("", [replace(application.terms[0], count=10_000), application.terms[1]])
     change = Change.parse("peak.f32*2")
 
     assert effects.what_if(often, model, change).ratio.value > effects.what_if(application, model, change).ratio.value
@@ -142,7 +142,7 @@ def test_a_faster_library_is_used_where_it_becomes_the_fastest():
     theirs = gemm(512, 8, 512, backend="mkl")
     slower = term(theirs, 1.5e-3)
     application, model = exact(COMPUTES)
-    application = Application("", [term(mine, 1e-3, rivals=(slower,)), term(COMPUTES, 1e-2)])
+    application = ModelledApplication("", [term(mine, 1e-3, rivals=(slower,)), term(COMPUTES, 1e-2)])
     half = effects.what_if(application, model, Change.parse("time.mkl/2 where n<=8"))
     less = effects.what_if(application, model, Change.parse("time.mkl*0.9 where n<=8"))
     elsewhere = effects.what_if(application, model, Change.parse("time.mkl/2 where n>8"))
@@ -155,7 +155,7 @@ def test_a_faster_library_is_used_where_it_becomes_the_fastest():
 def test_hardware_leaves_kernels_on_their_library():
     application, model = exact(COMPUTES)
     rival = term(gemm(1024, 1024, 1024, backend="mkl"), 1.001 * application.seconds)
-    application = Application("", [replace(application.terms[0], rivals=(rival,))])
+    application = ModelledApplication("", [replace(application.terms[0], rivals=(rival,))])
 
     assert effects.what_if(application, model, Change.parse("peak.f32*2")).effects[0].library is None
 
@@ -167,7 +167,7 @@ def test_other_operators_depend_on_memory_and_overhead_on_operators():
     hardware = HARDWARE.replace("overhead.operator_s=3e-6")
     other = Term(None, "other operators", 1, 1e-2, None, None, 0, 100_000_000)
     overhead = Term(None, "operators", 100, 3e-6, None, None, 0, 0)
-    application = Application("", [other, overhead])
+    application = ModelledApplication("", [other, overhead])
     model = effects.model_of([application], hardware)
     reads, calls = (
         effects.what_if(application, model, Change.parse(t)) for t in ("memory.bytes_per_s*2", "overhead.operator_s/2")
@@ -189,7 +189,7 @@ def test_elasticities_of_all_rates_and_fixed_costs_add_up_to_minus_one(units):
     """A machine on which everything is 1 % faster takes 1 % less time."""
     hardware = HARDWARE.replace(*units)
     times = times_of(products(40), noise=0.3)
-    application = Application("", [term(case, seconds) for case, seconds in times.items()])
+    application = ModelledApplication("", [term(case, seconds) for case, seconds in times.items()])
     model = effects.model_of([application], hardware)
     found = {s.knob: s.elasticity for s in effects.sensitivity(application, model)}
     rates = [e for knob, e in found.items() if e is not None and not effects.is_fixed_cost(knob)]

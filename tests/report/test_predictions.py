@@ -8,10 +8,10 @@ from deepbench.core.times import Time
 from deepbench.networks.predictions import devices
 from deepbench.networks.predictions.breakdown import gains, knee_of
 from deepbench.networks.predictions.forecast import Forecast
-from deepbench.networks.predictions.predict import Need, Part, Prediction
+from deepbench.networks.predictions.predict import KernelShare, Need, Prediction
 from deepbench.networks.reporting import predictions
 from deepbench.networks.reporting.predictions import Predicted, layer_rows, layer_table
-from deepbench.networks.traces.trace import Call, Trace
+from deepbench.networks.traces.trace import Trace, TracedCall
 from deepbench.reporting import steps
 
 GEMM = "gemm m=64 n=32 k=16 a_t=0 b_t=0 forward f32 beta=0"
@@ -20,11 +20,11 @@ RELU = "elementwise kind=relu n=1000 forward f32"
 
 def part(kernel, count, seconds, how="measured", disturbed=False):
     time = None if seconds is None else Time(seconds, 0.9 * seconds, 1.1 * seconds)
-    return Part(Need(kernel, count, 0.0, None, None, (), 100, 1), time, how, disturbed)
+    return KernelShare(Need(kernel, count, 0.0, None, None, (), 100, 1), time, how, disturbed)
 
 
 def call(kernel, where, moved=100):
-    return Call("aten.x", kernel, where, (), (), moved)
+    return TracedCall("aten.x", kernel, where, (), (), moved)
 
 
 def predicted(library="torch", gemm=2e-3, relu=1e-3, calls=None, **changes):

@@ -161,7 +161,7 @@ def self_test():
     text = "gemm m=1760 n=128 k=1760 a_t=0 b_t=0 forward f32 onednn threads=2"
     (found,) = [selftest.sensitivity(text, selftest.two_runs(times), 0.02)]
     return selftests.table(
-        selftest.Findings({text: times}, [found], [found], 5e-9, "compiled", 5e-8, {}, {}, None, None)
+        selftest.SelfTestResult({text: times}, [found], [found], 5e-9, "compiled", 5e-8, {}, {}, None, None)
     )
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 from deepbench.applications.judge.convergence import Spread
 from deepbench.applications.judge.trained import CHOSEN, SETTINGS, Trained, runs_of
 from deepbench.core import stats
-from deepbench.judge.gate import CANNOT_TELL, PASSED, REGRESSION, CaseOutcome, Outcome
+from deepbench.judge.gate import CANNOT_TELL, PASSED, REGRESSION, CaseOutcome, GateVerdict
 from deepbench.results.file import ResultFile
 
 # Rates and times that differ by less do not matter.
@@ -219,12 +219,12 @@ def _conditions(file: ResultFile) -> dict[str, str]:
     return found | dict(sorted(file.chosen_variables.items()))
 
 
-def gate(first: Sequence[Trained], second: Sequence[Trained], margin: float, drift: float = 0.0) -> Outcome:
+def gate(first: Sequence[Trained], second: Sequence[Trained], margin: float, drift: float = 0.0) -> GateVerdict:
     """Whether any application needs longer to its target than before, or does not reach it any more."""
     found, left = judged(first, second, margin, drift)
     outcomes = [CaseOutcome(_name(pair.first), *_judge(pair), None) for pair in found]
     outcomes += [CaseOutcome(text, CANNOT_TELL, text, None) for text in left if text.endswith("first file")]
-    return Outcome(outcomes)
+    return GateVerdict(outcomes)
 
 
 def judged(

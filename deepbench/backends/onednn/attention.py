@@ -38,7 +38,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     if case.direction == "backward":
         names |= dict.fromkeys(("dw", "ds"), case.precision.data)  # the backward softmax takes one type only
     scratch = {name: empty((most,), kind) for name, kind in names.items()}
-    composed = _Composed(dnn, case, {**arrays, **scratch})
+    composed = _OnednnAttention(dnn, case, {**arrays, **scratch})
     calls: list[Call] = []
     if case.direction == "backward":
         composed.sums = {name: empty(arrays[name].shape, "f32") for name in ("dk", "dv")}
@@ -53,7 +53,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     return Kernel(calls=tuple(calls), keep=(arrays, scratch, composed), notes=notes)
 
 
-class _Composed:
+class _OnednnAttention:
     """Primitives on matrices of the arrays. `keep` holds what they point to."""
 
     def __init__(self, dnn: c.OneDNN, case: Case, arrays: Arrays) -> None:

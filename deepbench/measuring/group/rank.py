@@ -41,11 +41,11 @@ def measure_rank(request: Request, group: link.Group) -> Record:
     """Measure one round of a case; the record as this rank sees it."""
     from deepbench.core.errors import Unsupported
     from deepbench.measuring import steps
-    from deepbench.measuring.group.steps import Part, describe_group
+    from deepbench.measuring.group.steps import RankPart, describe_group
 
     case, op, backend = request.case, cast("CollectiveOp", request.op), cast("GroupBackend", request.backend)
 
-    def measure(findings: steps.Findings) -> None:
+    def measure(findings: steps.StepResults) -> None:
         group.exchange_hosts()
         ranks = [group.rank] if group.ranks > 1 else list(range(case.problem.ranks))
         steps.check_memory(request, max(len(ranks), group.local_ranks))
@@ -61,8 +61,8 @@ def measure_rank(request: Request, group: link.Group) -> Record:
         integers = op.integer_bound(case) >= 1  # their sums are exact in any order as long as they fit the type
         arrays = {rank: op.rank_operands(case, rank, integers) for rank in ranks}
         group.phase("prepare")
-        part = Part.prepare(group, op, backend, case, arrays)
-        findings.prepared = steps.Finding(
+        part = RankPart.prepare(group, op, backend, case, arrays)
+        findings.prepared = steps.StepResult(
             notes=op.facts(case) | part.kernel.notes, warnings=steps.loop_warnings(part.kernel)
         )
         group.phase("first call")

@@ -80,7 +80,7 @@ class GroupClock:
 
 
 @dataclass(frozen=True)
-class Part:
+class RankPart:
     """The part of a case that this process measures: one rank, or several with one kernel for all of them."""
 
     group: Group
@@ -94,7 +94,7 @@ class Part:
     @classmethod
     def prepare(
         cls, group: Group, op: CollectiveOp, backend: GroupBackend, case: Case, arrays: dict[int, Arrays]
-    ) -> Part:
+    ) -> RankPart:
         """Prepare the kernel, and a timer for it."""
         kernel = backend.prepare_ranks(case, arrays)
         return cls(group, op, case, arrays, kernel, callloop.each_timer(kernel))
@@ -122,11 +122,13 @@ class Part:
         self.timer(1)
         return self.check(integers=False)
 
-    def begin(self, rules: Rules, first: Sample) -> Sampling:
+    def begin(self, rules: Rules, first: Sample) -> GroupSampling:
         """Warm up in step with the other ranks."""
         device = self.kernel.device
         before = device.conditions() if device is not None else None
-        return Sampling(Sampler(GroupClock(self.timer, self.group), rules, first, self.timer.kind), self, rules, before)
+        return GroupSampling(
+            Sampler(GroupClock(self.timer, self.group), rules, first, self.timer.kind), self, rules, before
+        )
 
     def check_again(self, facts: GroupFacts) -> tuple[CheckResult, GroupFacts]:
         """Check that all ranks and all calls leave the same bits, whichever rank is late; add a hash to the facts."""
@@ -157,12 +159,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class GroupSampling:
     """A kernel of all ranks that is warmed up and sampled slice by slice."""
 
     sampler: Sampler
     """Decides alike on all ranks, because all of them see the same numbers."""
-    part: Part
+    part: RankPart
     rules: Rules
     before: dict[str, Any] | None
 

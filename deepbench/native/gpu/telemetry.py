@@ -126,7 +126,7 @@ class Nvml(Sensors):
         return text.value.decode(errors="replace") if status == 0 else None
 
     def other_processes(self) -> int | None:
-        class Process(ctypes.Structure):
+        class GpuProcess(ctypes.Structure):
             # nvmlProcessInfo_v2_t
             _fields_ = (
                 ("pid", ctypes.c_uint),
@@ -136,7 +136,7 @@ class Nvml(Sensors):
             )
 
         most = 256
-        table, count = (Process * most)(), ctypes.c_uint(most)
+        table, count = (GpuProcess * most)(), ctypes.c_uint(most)
         status = self._status("nvmlDeviceGetComputeRunningProcesses_v3", self._device, ctypes.byref(count), table)
         if status != 0:
             return count.value - 1 if status == MORE_PROCESSES else None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from deepbench.networks.predictions.predict import Part, Prediction
+from deepbench.networks.predictions.predict import KernelShare, Prediction
 
 # The groups of kernels, by operation.
 GROUPS = {
@@ -68,7 +68,7 @@ def fastest(prediction: Prediction, alternatives: Sequence[Prediction]) -> Predi
     return replace(prediction, parts=tuple(parts))
 
 
-def _faster(prediction: Prediction, alternatives: Sequence[Prediction]) -> dict[str, tuple[str, Part]]:
+def _faster(prediction: Prediction, alternatives: Sequence[Prediction]) -> dict[str, tuple[str, KernelShare]]:
     """The fastest other library of each kernel that has one, with its part of the step."""
     best = {part.need.kernel: ("", part) for part in prediction.parts if _sound_s(part) < math.inf}
     for other in alternatives:
@@ -79,7 +79,7 @@ def _faster(prediction: Prediction, alternatives: Sequence[Prediction]) -> dict[
     return {kernel: (library, part) for kernel, (library, part) in best.items() if library}
 
 
-def _sound_s(part: Part) -> float:
+def _sound_s(part: KernelShare) -> float:
     """Seconds of a kernel that was measured and not disturbed; others are never the faster one."""
     return part.time.seconds if part.time and part.how == "measured" and not part.disturbed else math.inf
 

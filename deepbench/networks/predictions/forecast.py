@@ -15,7 +15,7 @@ from deepbench.measuring import probes
 from deepbench.measuring.session import Options
 from deepbench.networks.predictions.measured import StepTimes, measure, overhead_of, planned
 from deepbench.networks.predictions.predict import Need, Prediction, Times, needs, predict
-from deepbench.networks.predictions.runner import OVERHEAD, Request
+from deepbench.networks.predictions.runner import OVERHEAD, StepRequest
 from deepbench.networks.traces.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
@@ -67,7 +67,7 @@ def forecast(
     library: str = "torch",
     threads: int = 1,
     output: Path | None = None,
-    network: Request | None = None,
+    network: StepRequest | None = None,
     options: Options | None = None,
     progress: Progress = no_progress,
 ) -> Forecast:

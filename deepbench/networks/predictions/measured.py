@@ -21,7 +21,7 @@ from deepbench.core.times import Time
 from deepbench.measuring.clock import Sample
 from deepbench.measuring.session import Options, Session
 from deepbench.networks.predictions.predict import Need, Times, predict, yardstick
-from deepbench.networks.predictions.runner import OVERHEAD, Request, Runner
+from deepbench.networks.predictions.runner import OVERHEAD, Runner, StepRequest
 from deepbench.networks.traces.trace import Trace
 from deepbench.plan.cases import Planned
 from deepbench.results.file import ResultFile
@@ -116,7 +116,7 @@ def measure(
     cases: Sequence[Planned],
     options: Options,
     progress: Progress = no_progress,
-    network: tuple[str, Request] | None = None,
+    network: tuple[str, StepRequest] | None = None,
     overheads: Mapping[bool, int] | None = None,
 ) -> ResultFile:
     """Measure cases into a new file, with steps of networks between them.
@@ -130,7 +130,7 @@ def measure(
             runners.append((network[0], network[1], stack.enter_context(Runner(network[1]))))
         probes = []
         for is_training, threads in (overheads or {}).items():
-            request = Request(OVERHEAD, {}, is_training, threads=threads)
+            request = StepRequest(OVERHEAD, {}, is_training, threads=threads)
             probes.append((OVERHEAD, request, stack.enter_context(Runner(request))))
         session = stack.enter_context(Session.create(path, cases, options))
         seen = [-KERNELS_PER_SLICE]
@@ -151,7 +151,7 @@ def measure(
         return session.file
 
 
-def _line(title: str, request: Request, samples: Sequence[Sample]) -> NetworkSteps:
+def _line(title: str, request: StepRequest, samples: Sequence[Sample]) -> NetworkSteps:
     return {
         "network": title,
         "settings": dict(request.settings),

@@ -21,7 +21,7 @@ from functools import cache
 
 from deepbench.core.case import Case, parse_pattern
 from deepbench.core.times import NOTHING, Time
-from deepbench.networks.traces.trace import Call, Trace
+from deepbench.networks.traces.trace import Trace, TracedCall
 from deepbench.plan.cases import Choices, expand
 from deepbench.plan.suites import Entry
 from deepbench.results.summary import Summary
@@ -84,7 +84,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Part:
+class KernelShare:
     """A part of the time of a step: all calls of one kernel."""
 
     need: Need
@@ -104,7 +104,7 @@ class Prediction:
     trace: Trace
     library: str
     threads: int
-    parts: tuple[Part, ...]
+    parts: tuple[KernelShare, ...]
     """The longest first."""
     others: Time | None
     """Operators that are no operation of ours; None if their bytes say nothing, because no addition has a time."""
@@ -112,7 +112,7 @@ class Prediction:
     """Of the framework; None if it is unknown."""
 
     @property
-    def missing(self) -> tuple[Part, ...]:
+    def missing(self) -> tuple[KernelShare, ...]:
         """Kernels without a time."""
         return tuple(part for part in self.parts if part.time is None)
 
@@ -134,7 +134,7 @@ class Prediction:
         return None if self.missing else self.known
 
     @property
-    def disturbed(self) -> tuple[Part, ...]:
+    def disturbed(self) -> tuple[KernelShare, ...]:
         """Kernels whose measurement other programs disturbed."""
         return tuple(part for part in self.parts if part.disturbed)
 
@@ -156,7 +156,7 @@ class Prediction:
         return sum(p.time.seconds for p in self.parts if p.time and p.how == "measured") / known if known else 0.0
 
 
-def cold_share(call: Call, distances: Mapping[int, int], sizes: Sequence[int], capacity: int) -> float:
+def cold_share(call: TracedCall, distances: Mapping[int, int], sizes: Sequence[int], capacity: int) -> float:
     """The share of the bytes of a call that were not touched for more bytes than the caches hold.
 
     All of them where the buffers are unknown: the kernels of most steps touch more than the caches hold.
@@ -171,7 +171,7 @@ def cold_share(call: Call, distances: Mapping[int, int], sizes: Sequence[int], c
 
 def needs(trace: Trace, library: str, threads: int, capacity: int) -> list[Need]:
     """The kernels of a step with the cases that say what they cost; `capacity` is what the caches hold, in bytes."""
-    found: dict[str, list[tuple[float, Call]]] = {}
+    found: dict[str, list[tuple[float, TracedCall]]] = {}
     for call, distances in zip(trace.calls, trace.reuse_distances, strict=True):
         if call.kernel is not None:
             share = cold_share(call, distances, trace.buffers, capacity)
@@ -251,7 +251,7 @@ def predict(
     return Prediction(trace, library, threads, tuple(ordered), others, overhead)
 
 
-def _part(need: Need, times: Times, price: _Price, library: str) -> Part:
+def _part(need: Need, times: Times, price: _Price, library: str) -> KernelShare:
     flop = need.hot.operation.flop(need.hot) * need.count if need.hot else 0
     if need.is_chain:
         how = "a chain of operators, from its bytes"
@@ -261,24 +261,24 @@ def _part(need: Need, times: Times, price: _Price, library: str) -> Part:
         op = need.kernel.split()[0]
         # One state of the caches alone is used where it is all that there is.
         if known := hot or cold:
-            return Part(need, known[0].times(need.count), "in one state of caches", known[1], flop)
+            return KernelShare(need, known[0].times(need.count), "in one state of caches", known[1], flop)
         if op not in DOMINANT:
             return _from_bytes(need, price.of(need.bytes, need.cold_share), 1, "from its bytes", flop)
-        return Part(need, None, times.reason(need.hot, library), False, flop)
+        return KernelShare(need, None, times.reason(need.hot, library), False, flop)
     total, disturbed = NOTHING, False
     for measured, calls in ((hot, need.count - need.cold_calls), (cold, need.cold_calls)):
         # A state with a negligible share was not measured: then all calls count in the other.
         if measured is not None:
             share = calls if hot is not None and cold is not None else need.count
             total, disturbed = total.plus(measured[0].times(share)), disturbed or measured[1]
-    return Part(need, total, "measured", disturbed, flop)
+    return KernelShare(need, total, "measured", disturbed, flop)
 
 
-def _from_bytes(need: Need, each: Time | None, operators: int, how: str, flop: int) -> Part:
+def _from_bytes(need: Need, each: Time | None, operators: int, how: str, flop: int) -> KernelShare:
     """A kernel of which each of so many operators takes this time; without it, nothing is known."""
     if each is None:
-        return Part(need, None, "only its bytes are known, and no addition has a time", False, flop)
-    return Part(need, each.times(operators * need.count), how, False, flop)
+        return KernelShare(need, None, "only its bytes are known, and no addition has a time", False, flop)
+    return KernelShare(need, each.times(operators * need.count), how, False, flop)
 
 
 class _Price:

@@ -31,7 +31,7 @@ TIMES_CACHE = 2
 
 
 @dataclass(frozen=True)
-class Request:
+class StepRequest:
     """Which network, and how."""
 
     program: str
@@ -49,7 +49,7 @@ class RunnerError(DeepBenchError):
 class Runner:
     """A network in a process of its own. Use as a context manager."""
 
-    def __init__(self, request: Request, keeps_memory: bool = True) -> None:
+    def __init__(self, request: StepRequest, keeps_memory: bool = True) -> None:
         """`keeps_memory`: freed memory stays in the process, as it does where its kernels are measured."""
         environment = launch.worker_environment(request.threads, "none", [], os.environ)
         environment |= launch.KEEPS_MEMORY if keeps_memory else {}
@@ -125,7 +125,7 @@ def main() -> None:
     def answer(message: Mapping[str, Any]) -> None:
         answers.write(json.dumps(message) + "\n")
 
-    request = Request(**json.loads(sys.stdin.readline()))
+    request = StepRequest(**json.loads(sys.stdin.readline()))
     try:
         run, evict = _prepare(request)
         for _ in range(2):
@@ -139,7 +139,7 @@ def main() -> None:
         answer({"samples": _samples(run, evict, wanted["seconds"], wanted["least"])})
 
 
-def _prepare(request: Request) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def _prepare(request: StepRequest) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """A step of the network, and what to do before each."""
     from deepbench.backends.torch import import_torch
     from deepbench.networks.traces import program

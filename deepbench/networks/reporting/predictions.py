@@ -13,7 +13,7 @@ from deepbench.core.words import count
 from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of
 from deepbench.networks.predictions.forecast import Forecast
 from deepbench.networks.predictions.memory import memory_of
-from deepbench.networks.predictions.predict import Part, Prediction
+from deepbench.networks.predictions.predict import KernelShare, Prediction
 from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text
 from deepbench.networks.traces.trace import Trace, general_place
 from deepbench.reporting.bars import StackedBar, svg
@@ -214,7 +214,7 @@ def rows(prediction: Prediction) -> list[dict[str, Cell]]:
     return found
 
 
-def _row(part: Part, known: float) -> dict[str, Cell]:
+def _row(part: KernelShare, known: float) -> dict[str, Cell]:
     time = part.time
     return {
         "kernel": kernel_title(part.need.kernel),

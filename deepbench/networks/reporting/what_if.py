@@ -14,11 +14,18 @@ from deepbench.networks.predictions import forecast
 from deepbench.networks.traces.trace import Trace
 from deepbench.networks.what_if import effects
 from deepbench.networks.what_if import of_results as applications
-from deepbench.networks.what_if.effects import ChangeEffects, Effect, Elsewhere, Outcome, Range, Sensitivity
+from deepbench.networks.what_if.effects import (
+    ApplicationEffect,
+    ChangeEffects,
+    Effect,
+    Elsewhere,
+    KnobSensitivity,
+    Range,
+)
 from deepbench.networks.what_if.hardware import ALL, MAIN, Hardware
 from deepbench.networks.what_if.knobs import Change, Knob
 from deepbench.networks.what_if.step_terms import application_of, with_overhead
-from deepbench.networks.what_if.terms import Application
+from deepbench.networks.what_if.terms import ModelledApplication
 from deepbench.networks.what_if.time_model import peak_name
 from deepbench.reporting.limits import library_name
 from deepbench.reporting.table import Cell, Column, Part, Table, number, plain_text, print_parts
@@ -222,7 +229,7 @@ def _verdict(subject: str, changes: Sequence[tuple[Change, Range, bool]]) -> lis
     return [subject + " ".join(sentences)]
 
 
-def _does_nothing(o: Outcome) -> bool:
+def _does_nothing(o: ApplicationEffect) -> bool:
     return all(max(abs(r - 1) for r in (e.ratio.value, e.ratio.low, e.ratio.high)) < 1e-12 for e in o.effects)
 
 
@@ -283,7 +290,7 @@ def _knob_words(knob: Knob) -> str:
 # ---- tables
 
 
-def changes_table(outcomes: Sequence[Outcome]) -> Table:
+def changes_table(outcomes: Sequence[ApplicationEffect]) -> Table:
     """One row per change of one application."""
     rows: list[dict[str, Cell]] = [
         {
@@ -307,7 +314,7 @@ def changes_table(outcomes: Sequence[Outcome]) -> Table:
     return Table(columns, rows, more_for_programs=["low", "high"])
 
 
-def kernels_table(outcome: Outcome, full: bool = False) -> Table:
+def kernels_table(outcome: ApplicationEffect, full: bool = False) -> Table:
     """The kernels that change most."""
     effects = sorted((e for e in outcome.effects), key=lambda e: -abs(e.saved_s))
     gain = outcome.before_s - outcome.after_s
@@ -384,7 +391,7 @@ def applications_table(answer: Answer) -> Table:
     return Table(columns, rows, more_for_programs=more)
 
 
-def _kernels(application: Application) -> str:
+def _kernels(application: ModelledApplication) -> str:
     """`52 of 58`."""
     count = len(application.terms)
     return f"{count}" if application.kernels in (None, count) else f"{count} of {application.kernels}"
@@ -437,7 +444,7 @@ def sensitivity_table(answer: Answer) -> Table:
     return Table(columns, rows, notes, more_for_programs=["low", "high"])
 
 
-def _matters(s: Sensitivity) -> bool:
+def _matters(s: KnobSensitivity) -> bool:
     return abs(s.twice.ratio.value - 1) > LEAST_HELP
 
 

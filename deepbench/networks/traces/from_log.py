@@ -15,7 +15,7 @@ from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.networks.traces.logs import Logged, cudnn, onednn, rocm
 from deepbench.networks.traces.recorder import Recorder
-from deepbench.networks.traces.trace import MOST_CALLS, Call, Trace
+from deepbench.networks.traces.trace import MOST_CALLS, Trace, TracedCall
 
 LARGEST_BYTES = 256 * 2**20
 
@@ -60,7 +60,7 @@ def trace_log_text(text: str, title: str, source: str, steps: int = 1) -> Trace:
     if reasons:
         lines = "1 line was" if len(reasons) == 1 else f"{len(reasons)} lines were"
         notes.append(f"{lines} not understood, the first: {shorten(printable(reasons[0]), 200)}")
-    record = Recorder([Call(entry.operator, entry.kernel, "", (), (), entry.bytes) for entry in one])
+    record = Recorder([TracedCall(entry.operator, entry.kernel, "", (), (), entry.bytes) for entry in one])
     is_training = any(" backward" in entry.kernel for entry in one if entry.kernel)
     return record.trace(title, "; ".join(notes), is_training, None)
 

@@ -11,7 +11,7 @@ from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
 from deepbench.networks.traces.kernels import bytes_of
 from deepbench.networks.traces.recorder import Recorder
-from deepbench.networks.traces.trace import MOST_CALLS, Call, Trace
+from deepbench.networks.traces.trace import MOST_CALLS, Trace, TracedCall
 from deepbench.plan import suites
 from deepbench.plan.models import TRAIN
 
@@ -36,7 +36,7 @@ def trace_suite(name: str, precision: str = "f32") -> Trace:
         count, where = (entry.source.get("count", 1), entry.source["label"] or "") if entry.source else (1, "")
         if len(record.calls) + count > MOST_CALLS:
             raise BadInput(f"{shorten(name)} calls more than {MOST_CALLS} kernels")
-        record.calls += [Call(p.op, kernel, where, (), (), bytes_of(kernel))] * count
+        record.calls += [TracedCall(p.op, kernel, where, (), (), bytes_of(kernel))] * count
     if not record.calls:
         raise BadInput(f"{shorten(name)} has no kernels")
     left_out = sum(kernel.count for kernel in suites.left_out(name))

@@ -23,7 +23,7 @@ from deepbench.networks.traces import torch_kernels
 from deepbench.networks.traces.kernels import kernel_text
 from deepbench.networks.traces.recorder import Recorder
 from deepbench.networks.traces.torch_kernels import precision_of
-from deepbench.networks.traces.trace import Call, Trace
+from deepbench.networks.traces.trace import Trace, TracedCall
 
 # Operators that allocate, or say something about tensors, and neither read nor write their elements.
 FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense", "lift_fresh")
@@ -162,7 +162,7 @@ class _StepRecorder(Recorder):
         )
         count, moved = sum(call.operators for call in chain), sum(call.bytes for call in chain)
         name = f"{type(optimizer).__name__}.step"
-        self.calls[first:] = [Call(name, kernel, OPTIMIZER, reads, writes, moved, max(2, count))]
+        self.calls[first:] = [TracedCall(name, kernel, OPTIMIZER, reads, writes, moved, max(2, count))]
 
     @contextmanager
     def scope(self, forward: str, backward: str, inputs: list[Any]) -> Iterator[list[Any]]:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.traces.trace import MOST_BUFFERS, MOST_CALLS, Call, Trace
+from deepbench.networks.traces.trace import MOST_BUFFERS, MOST_CALLS, Trace, TracedCall
 
 
 @dataclass
 class Recorder:
     """The calls and buffers of a trace so far."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TracedCall] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     """Bytes of each buffer."""
     views: int = 0
@@ -35,10 +35,10 @@ class Recorder:
         moved: int,
         operators: int = 1,
     ) -> None:
-        """Record an operator, or a kernel of one; see `Call`."""
+        """Record an operator, or a kernel of one; see `TracedCall`."""
         if len(self.calls) == MOST_CALLS:
             raise BadInput(f"the network calls more than {MOST_CALLS} operators; trace a smaller one, or fewer steps")
-        self.calls.append(Call(operator, kernel, where, tuple(reads), tuple(writes), moved, operators))
+        self.calls.append(TracedCall(operator, kernel, where, tuple(reads), tuple(writes), moved, operators))
 
     def trace(self, title: str, source: str, is_training: bool, parameters: int | None) -> Trace:
         """The trace with the buffers that are used, in the order of their first use."""

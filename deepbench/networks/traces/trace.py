@@ -37,7 +37,7 @@ FORWARD, TRAIN = "inference", "train"
 
 
 @dataclass(frozen=True)
-class Call:
+class TracedCall:
     """An operator that a framework ran, or one of the kernels of which it consists."""
 
     operator: str
@@ -65,7 +65,7 @@ class Trace:
     """Where the network comes from, and what ran it."""
     is_training: bool
     """Whether it is a training step; otherwise it is a forward pass."""
-    calls: tuple[Call, ...]
+    calls: tuple[TracedCall, ...]
     buffers: tuple[int, ...]
     """Bytes of each buffer. Memory that a framework uses again is one buffer."""
     views: int
@@ -79,7 +79,7 @@ class Trace:
         return Counter(call.kernel for call in self.calls if call.kernel is not None)
 
     @cached_property
-    def others(self) -> tuple[Call, ...]:
+    def others(self) -> tuple[TracedCall, ...]:
         """The operators that are no operation of ours."""
         return tuple(call for call in self.calls if call.kernel is None)
 
@@ -114,7 +114,7 @@ class Trace:
         return tuple(reuse_distances(self.calls, self.buffers))
 
 
-def reuse_distances(calls: Sequence[Call], sizes: Sequence[int]) -> Iterator[dict[int, int]]:
+def reuse_distances(calls: Sequence[TracedCall], sizes: Sequence[int]) -> Iterator[dict[int, int]]:
     """See `Trace.reuse_distances`. Takes n · log n for n uses of buffers."""
     uses = [tuple(dict.fromkeys((*call.reads, *call.writes))) for call in calls]
     total = sum(map(len, uses))
@@ -235,7 +235,7 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
             raise BadInput(f"{named}: wanted seven words for a call, found {shorten(text)!r}")
         kernel, operator, place, count, moved, reads, writes = words
         calls.append(
-            Call(
+            TracedCall(
                 operators[_number(operator, len(operators) - 1, named)],
                 None if kernel == "-" else kernels[_number(kernel, len(kernels) - 1, named)],
                 places[_number(place, len(places) - 1, named)],

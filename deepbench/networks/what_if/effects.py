@@ -23,8 +23,16 @@ from deepbench.core.case import Case
 from deepbench.judge.demand import Demand, demand_of, demand_of_bytes
 from deepbench.networks.what_if.hardware import Hardware
 from deepbench.networks.what_if.knobs import Change, Knob
-from deepbench.networks.what_if.terms import Application, Term
-from deepbench.networks.what_if.time_model import OPERATOR, Constants, Parts, TimeModel, parts_of, peak_name, roofs
+from deepbench.networks.what_if.terms import ModelledApplication, Term
+from deepbench.networks.what_if.time_model import (
+    OPERATOR,
+    Constants,
+    ModelledTime,
+    TimeModel,
+    parts_of,
+    peak_name,
+    roofs,
+)
 
 # A knob is turned by so much to find its elasticity.
 SMALL_STEP = 1.01
@@ -61,8 +69,8 @@ class Effect:
     """The same with the interval that counts in sums."""
     limits: tuple[float, float]
     """The ratio if all of its time scaled like the part that gains most, or least."""
-    before: Parts
-    after: Parts
+    before: ModelledTime
+    after: ModelledTime
     library: str | None = None
     """After the change, where another library than before is the fastest."""
 
@@ -78,10 +86,10 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ApplicationEffect:
     """What a change does to an application."""
 
-    application: Application
+    application: ModelledApplication
     change: Change
     effects: Sequence[Effect]
     ratio: Range
@@ -113,7 +121,7 @@ class Outcome:
         return _bounds((e.term.count * e.after_s, e.after) for e in self.effects)
 
 
-def _bounds(parts: Iterable[tuple[float, Parts]]) -> dict[str, float]:
+def _bounds(parts: Iterable[tuple[float, ModelledTime]]) -> dict[str, float]:
     listed = list(parts)
     total = sum(seconds for seconds, _ in listed) or 1.0
     shares: dict[str, float] = {}
@@ -126,15 +134,15 @@ def _bounds(parts: Iterable[tuple[float, Parts]]) -> dict[str, float]:
 # ---- a change
 
 
-def what_if(application: Application, model: TimeModel, change: Change) -> Outcome:
+def what_if(application: ModelledApplication, model: TimeModel, change: Change) -> ApplicationEffect:
     """What a change does to an application on the hardware on which it was measured."""
     after = model.hardware.replace(*change.of_hardware)
     return outcome(application, change, [effect(term, model, after, change) for term in application.terms])
 
 
-def outcome(application: Application, change: Change, effects: Sequence[Effect]) -> Outcome:
+def outcome(application: ModelledApplication, change: Change, effects: Sequence[Effect]) -> ApplicationEffect:
     """The outcome for an application whose terms change like this."""
-    return Outcome(application, change, effects, _sum(effects))
+    return ApplicationEffect(application, change, effects, _sum(effects))
 
 
 def effect(term: Term, model: TimeModel, after: Hardware, change: Change) -> Effect:
@@ -162,7 +170,7 @@ def _on_its_library(term: Term, model: TimeModel, after: Hardware, change: Chang
     one, other = _demand(term, model.hardware), _demand(term, after)
     roofs_before, roofs_after = model.roofs(one), roofs(other, after)
 
-    def both(c: Constants) -> tuple[Parts, Parts]:
+    def both(c: Constants) -> tuple[ModelledTime, ModelledTime]:
         return (
             parts_of(one, model.hardware, c, fit.call_s, roofs_before),
             parts_of(other, after, c, fit.call_s, roofs_after),
@@ -185,12 +193,12 @@ def _of_overhead(term: Term, before: Hardware, after: Hardware) -> Effect:
     """What a framework adds: as much more or less as the hardware says of an operator."""
     known = before.overhead.operator_s, after.overhead.operator_s
     ratio = known[1] / known[0] if known[0] and known[1] else 1.0
-    one, other = (Parts(seconds, 0.0, 0.0, before.main.name, 1.0, OPERATOR) for seconds in (1.0, ratio))
+    one, other = (ModelledTime(seconds, 0.0, 0.0, before.main.name, 1.0, OPERATOR) for seconds in (1.0, ratio))
     exact = Range(ratio, ratio, ratio)
     return Effect(term, exact, exact, (min(1.0, ratio), max(1.0, ratio)), one, other)
 
 
-def _extremes(before: Parts, after: Parts, hardware: tuple[Hardware, Hardware]) -> tuple[float, float]:
+def _extremes(before: ModelledTime, after: ModelledTime, hardware: tuple[Hardware, Hardware]) -> tuple[float, float]:
     """The least and the largest factor by which a change scales a part of the time; 1 belongs to what it leaves.
 
     Every level of memory counts, because the model may be wrong about the one that a kernel reads.
@@ -233,18 +241,18 @@ def _half_width(term: Term) -> float:
 
 
 @dataclass(frozen=True)
-class Sensitivity:
+class KnobSensitivity:
     """How much an application depends on one knob."""
 
     knob: str
     elasticity: float | None
     """d ln T / d ln knob: by how many percent the time changes for one percent more; None for a size, which changes the
     time in steps."""
-    twice: Outcome
+    twice: ApplicationEffect
     """Twice the rate or the size, half the fixed cost or the time: what helps."""
 
 
-def sensitivity(application: Application, model: TimeModel, knobs: Sequence[str] = ()) -> list[Sensitivity]:
+def sensitivity(application: ModelledApplication, model: TimeModel, knobs: Sequence[str] = ()) -> list[KnobSensitivity]:
     """One entry per knob of the hardware, the one that helps most first."""
     found = []
     for name in knobs or useful_knobs(application, model):
@@ -252,7 +260,7 @@ def sensitivity(application: Application, model: TimeModel, knobs: Sequence[str]
         twice = Change((Knob.parse(f"{name}{'/' if is_cost else '*'}{TWICE:g}"),))
         is_size = name.endswith(".bytes") or name == "units"
         elasticity = None if is_size else _elasticity(application, model, name)
-        found.append(Sensitivity(name, elasticity, what_if(application, model, twice)))
+        found.append(KnobSensitivity(name, elasticity, what_if(application, model, twice)))
     return sorted(found, key=lambda s: s.twice.ratio.value)
 
 
@@ -261,7 +269,7 @@ def is_fixed_cost(knob: str) -> bool:
     return knob.endswith("_s") and not knob.endswith("bytes_per_s")
 
 
-def useful_knobs(application: Application, model: TimeModel) -> list[str]:
+def useful_knobs(application: ModelledApplication, model: TimeModel) -> list[str]:
     """The knobs that any term of an application may depend on: peaks of its precisions, the memory, fixed costs."""
     used = {peak_name(t.case) for t in application.terms if t.case is not None}
     names = []
@@ -274,7 +282,7 @@ def useful_knobs(application: Application, model: TimeModel) -> list[str]:
     return names
 
 
-def _elasticity(application: Application, model: TimeModel, name: str) -> float:
+def _elasticity(application: ModelledApplication, model: TimeModel, name: str) -> float:
     changes = (Change((Knob.parse(f"{name}{how}{SMALL_STEP}"),)) for how in ("*", "/"))
     up, down = (what_if(application, model, change).ratio.value for change in changes)
     return math.log(up / down) / (2 * math.log(SMALL_STEP))
@@ -287,12 +295,12 @@ def _elasticity(application: Application, model: TimeModel, name: str) -> float:
 class Elsewhere:
     """An application on hardware on which nothing was measured: what the model says, and nothing else."""
 
-    application: Application
+    application: ModelledApplication
     hardware: Hardware
     seconds: float
     low_s: float
     high_s: float
-    parts: Sequence[tuple[Term, Parts]]
+    parts: Sequence[tuple[Term, ModelledTime]]
 
     @property
     def bound(self) -> Mapping[str, float]:
@@ -308,23 +316,25 @@ OTHER_DEVICE = 1.8
 OTHER_DEVICE_KERNEL = (0.17, 0.34)
 
 
-def elsewhere(application: Application, model: TimeModel, other: Hardware) -> Elsewhere:
+def elsewhere(application: ModelledApplication, model: TimeModel, other: Hardware) -> Elsewhere:
     """The time of an application on other hardware, with the constants that were fitted on this one."""
     found = [(term, _there(term, model, other)) for term in application.terms]
     seconds = sum(term.count * parts.seconds for term, parts in found)
     return Elsewhere(application, other, seconds, seconds / OTHER_DEVICE, seconds * OTHER_DEVICE, found)
 
 
-def _there(term: Term, model: TimeModel, other: Hardware) -> Parts:
+def _there(term: Term, model: TimeModel, other: Hardware) -> ModelledTime:
     """The time of a term on other hardware, with the constants of its fastest library there."""
     if term.is_overhead:
         ratio = _of_overhead(term, model.hardware, other).ratio.value
-        return Parts(term.seconds * ratio, 0.0, 0.0, other.main.name, 1.0, OPERATOR)
+        return ModelledTime(term.seconds * ratio, 0.0, 0.0, other.main.name, 1.0, OPERATOR)
     ways = [model.fit_of(t.case).parts(_demand(t, other), other) for t in (term, *term.rivals)]
     return min(ways, key=lambda parts: parts.seconds)
 
 
-def model_of(applications: Iterable[Application], hardware: Hardware, further: Iterable[Term] = ()) -> TimeModel:
+def model_of(
+    applications: Iterable[ModelledApplication], hardware: Hardware, further: Iterable[Term] = ()
+) -> TimeModel:
     """The time model of a machine, fitted to every term and rival of these applications that has a case."""
     samples: dict[Case, float] = {}
     for application in applications:
@@ -344,7 +354,7 @@ class ChangeEffects:
     """Changes and what they do to applications."""
 
     model: TimeModel
-    applications: Sequence[Application]
+    applications: Sequence[ModelledApplication]
     changes: Sequence[Change]
     """Each one alone, as it was asked for."""
 
@@ -355,12 +365,12 @@ class ChangeEffects:
         return [*self.changes, *several]
 
     @cached_property
-    def outcomes(self) -> list[list[Outcome]]:
+    def outcomes(self) -> list[list[ApplicationEffect]]:
         """For each application: what each of `columns` does."""
         return [[what_if(a, self.model, change) for change in self.columns] for a in self.applications]
 
     @cached_property
-    def whole(self) -> list[Outcome]:
+    def whole(self) -> list[ApplicationEffect]:
         """The same for one pass of each application, one after the other."""
         together = self._together
         return [what_if(together, self.model, change) for change in self.columns]
@@ -377,23 +387,23 @@ class ChangeEffects:
         return len({a.precision for a in self.applications}) == 1
 
     @cached_property
-    def sensitivities(self) -> list[Sensitivity]:
+    def sensitivities(self) -> list[KnobSensitivity]:
         """Of one pass of each application, one entry per knob."""
         return sensitivity(self._together, self.model)
 
     @cached_property
-    def sensitivities_of_each(self) -> list[list[Sensitivity]]:
+    def sensitivities_of_each(self) -> list[list[KnobSensitivity]]:
         """Of each application, for the knobs of `sensitivities` in their order."""
         knobs = [s.knob for s in self.sensitivities]
         found = [{s.knob: s for s in sensitivity(a, self.model, knobs)} for a in self.applications]
         return [[by_knob[knob] for knob in knobs] for by_knob in found]
 
     @property
-    def _together(self) -> Application:
+    def _together(self) -> ModelledApplication:
         if len(self.applications) == 1:
             return self.applications[0]
         title = f"all {len(self.applications)}, one pass of each"
-        return Application(title, [term for a in self.applications for term in a.terms])
+        return ModelledApplication(title, [term for a in self.applications for term in a.terms])
 
     def values(self, with_sensitivity: bool = True) -> dict[str, Any]:
         """All of it as plain values, for programs."""
@@ -418,7 +428,7 @@ class ChangeEffects:
         }
 
 
-def _outcome_values(o: Outcome) -> dict[str, Any]:
+def _outcome_values(o: ApplicationEffect) -> dict[str, Any]:
     return {
         "change": o.change.text,
         "time_s": o.after_s,

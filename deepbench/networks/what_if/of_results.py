@@ -12,8 +12,8 @@ from dataclasses import replace
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput, shorten
 from deepbench.judge import totals
-from deepbench.judge.totals import Kernel
-from deepbench.networks.what_if.terms import Application, Term
+from deepbench.judge.totals import SuiteKernel
+from deepbench.networks.what_if.terms import ModelledApplication, Term
 from deepbench.plan.suites import is_fitted
 from deepbench.results.summary import Summary
 
@@ -23,16 +23,16 @@ NO_APPLICATION = "all problems of the file"
 
 def of_summaries(
     summaries: Sequence[Summary], threads: int | None = None, precision: str | None = None
-) -> list[Application]:
+) -> list[ModelledApplication]:
     """One application per suite, precision and number of threads, the longest first.
 
     `threads` and `precision` choose one; None: every one.
     """
-    served: dict[Kernel, list[Summary]] = {}
+    served: dict[SuiteKernel, list[Summary]] = {}
     for s in summaries:
         for kernel in totals.kernels_served(s):
             served.setdefault(kernel, []).append(s)
-    kinds: dict[totals.Kind, dict[Kernel, list[Summary]]] = {}
+    kinds: dict[totals.Kind, dict[SuiteKernel, list[Summary]]] = {}
     for kernel in totals.kernel_times(summaries):
         if threads in (None, kernel.threads) and precision in (None, kernel.precision):
             kinds.setdefault(kernel.kind, {})[kernel] = served.get(kernel, [])
@@ -53,7 +53,7 @@ def threads_of(summaries: Iterable[Summary]) -> list[int]:
     return [threads for threads, _ in counts.most_common()]
 
 
-def chosen(found: Sequence[Application], name: str) -> list[Application]:
+def chosen(found: Sequence[ModelledApplication], name: str) -> list[ModelledApplication]:
     """Those whose suite or title contains a text, whatever its case and punctuation; `BadInput` says what there is."""
     wanted = _plain(name)
     fitting = [a for a in found if wanted and any(wanted in _plain(known) for known in (a.suite, a.title))]
@@ -72,8 +72,8 @@ def _is_trusted(s: Summary) -> bool:
 
 
 def _application(
-    kind: totals.Kind, kernels: Mapping[Kernel, list[Summary]], count: int, says_threads: bool
-) -> Application:
+    kind: totals.Kind, kernels: Mapping[SuiteKernel, list[Summary]], count: int, says_threads: bool
+) -> ModelledApplication:
     suite, title, precision, threads = kind
     terms, disturbed, smaller = [], 0, 0
     for kernel, served in kernels.items():
@@ -91,16 +91,20 @@ def _application(
         "without a time": every - len(terms) - disturbed,
         "in place of larger ones that did not fit (--fit)": smaller,
     }
-    return Application(", ".join(words), terms, {r: n for r, n in remarks.items() if n}, suite, precision, every)
+    return ModelledApplication(
+        ", ".join(words), terms, {r: n for r, n in remarks.items() if n}, suite, precision, every
+    )
 
 
-def _of_no_application(summaries: Sequence[Summary], threads: int | None) -> Application:
+def _of_no_application(summaries: Sequence[Summary], threads: int | None) -> ModelledApplication:
     """Every work of a file once, on its fastest library."""
     works: dict[object, list[Summary]] = {}
     for s in summaries:
         if _is_trusted(s) and not s.is_group and threads in (None, s.record["threads"]):
             works.setdefault((s.work, s.record["device"]), []).append(s)
-    return Application(NO_APPLICATION, [_term(sorted(group, key=lambda s: s.time_s), 1) for group in works.values()])
+    return ModelledApplication(
+        NO_APPLICATION, [_term(sorted(group, key=lambda s: s.time_s), 1) for group in works.values()]
+    )
 
 
 def _term(fastest_first: Sequence[Summary], count: int) -> Term:

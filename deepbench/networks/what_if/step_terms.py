@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deepbench.core.case import Case
-from deepbench.networks.predictions.predict import Part, Prediction
+from deepbench.networks.predictions.predict import KernelShare, Prediction
 from deepbench.networks.what_if.hardware import Hardware
-from deepbench.networks.what_if.terms import Application, Term
+from deepbench.networks.what_if.terms import ModelledApplication, Term
 
 OTHERS, OVERHEAD = "other operators", "overhead of operators"
 
 
-def application_of(prediction: Prediction) -> Application:
+def application_of(prediction: Prediction) -> ModelledApplication:
     """The terms of a step. Kernels without a time, or with a disturbed one, are left out and counted."""
     trusted = [part for part in prediction.parts if part.time is not None and not part.disturbed]
     terms = [_term(part) for part in trusted]
@@ -30,10 +30,10 @@ def application_of(prediction: Prediction) -> Application:
         "without a time": len(prediction.missing),
     }
     kernels = len(prediction.parts) + len(terms) - len(trusted)
-    return Application(trace.title, terms, {r: n for r, n in remarks.items() if n}, kernels=kernels)
+    return ModelledApplication(trace.title, terms, {r: n for r, n in remarks.items() if n}, kernels=kernels)
 
 
-def _term(part: Part) -> Term:
+def _term(part: KernelShare) -> Term:
     """All calls of a kernel. It stands for the state of the caches in which most of its bytes are."""
     need, time = part.need, part.time
     assert time is not None, "the caller has checked it"

@@ -41,7 +41,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Application:
+class ModelledApplication:
     """What is run: a network, or the kernels of a suite that belong together."""
 
     title: str

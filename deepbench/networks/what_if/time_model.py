@@ -92,7 +92,7 @@ def product_of(case: Case | None) -> tuple[int, int, int, int] | None:
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelledTime:
     """The time of a kernel by the model, and what it consists of."""
 
     call_s: float
@@ -168,7 +168,7 @@ class Errors:
 
 
 @dataclass(frozen=True)
-class Fit:
+class FittedModel:
     """Constants for some cases, with the error that they have on other cases."""
 
     title: str
@@ -193,7 +193,7 @@ class Fit:
         own = abs(self.own.get(case, 0.0)) if case is not None else 0.0
         return min(1.0, max(own, self.errors.median if in_sum else self.errors.high))
 
-    def parts(self, demand: Demand, hardware: Hardware, constants: Constants | None = None) -> Parts:
+    def parts(self, demand: Demand, hardware: Hardware, constants: Constants | None = None) -> ModelledTime:
         """The time of a kernel on hardware."""
         return parts_of(demand, hardware, constants or self.constants, self.call_s)
 
@@ -213,7 +213,7 @@ Roof = tuple[float, float, str]
 
 def parts_of(
     demand: Demand, hardware: Hardware, c: Constants, call_s: float | None, found: Sequence[Roof] | None = None
-) -> Parts:
+) -> ModelledTime:
     """The time of a kernel with these constants, which were fitted where a call costs `call_s`.
 
     `found` are the `roofs`, if they are known.
@@ -221,7 +221,7 @@ def parts_of(
     costlier = hardware.overhead.call_s / call_s if hardware.overhead.call_s and call_s else 1.0
     call = c.step_s * costlier * demand.steps
     ways = [
-        Parts(call, compute_s / c.compute, memory_s / c.memory, level, c.p)
+        ModelledTime(call, compute_s / c.compute, memory_s / c.memory, level, c.p)
         for compute_s, memory_s, level in (roofs(demand, hardware) if found is None else found)
     ]
     return ways[0] if len(ways) == 1 else min(ways, key=lambda parts: parts.seconds)
@@ -367,7 +367,7 @@ def _columns(cases: Sequence[Case], times_s: Sequence[float], hardware: Hardware
     return Columns.of([demand_of(case, hardware.capacities) for case in cases], times_s, hardware)
 
 
-def fit_cases(title: str, cases: Sequence[Case], times_s: Sequence[float], hardware: Hardware) -> Fit:
+def fit_cases(title: str, cases: Sequence[Case], times_s: Sequence[float], hardware: Hardware) -> FittedModel:
     """The fit to measured times, cross-validated."""
     import numpy as np
 
@@ -376,7 +376,7 @@ def fit_cases(title: str, cases: Sequence[Case], times_s: Sequence[float], hardw
     folds = tuple(fitted(columns.only(np.flatnonzero(fold != i)), call_s) for i in range(FOLDS))
     errors = np.array([columns.errors(c) for c in folds])[fold, np.arange(len(cases))].tolist()
     own = dict(zip(cases, errors, strict=True))
-    return Fit(title, fitted(columns, call_s), Errors.of(errors), call_s, folds, own=own)
+    return FittedModel(title, fitted(columns, call_s), Errors.of(errors), call_s, folds, own=own)
 
 
 def sizes_of(case: Case) -> tuple[object, ...]:
@@ -397,16 +397,16 @@ class TimeModel:
         for case in self._times:
             for key in dict.fromkeys(_keys(case)):
                 self._groups.setdefault(key, []).append(case)
-        self._fits: dict[tuple[object, ...], Fit] = {}
+        self._fits: dict[tuple[object, ...], FittedModel] = {}
         self._roofs: dict[Demand, list[Roof]] = {}
-        self._chosen: dict[tuple[tuple[object, ...], ...], Fit] = {}
+        self._chosen: dict[tuple[tuple[object, ...], ...], FittedModel] = {}
 
     @property
-    def used(self) -> list[Fit]:
+    def used(self) -> list[FittedModel]:
         """The fits that were asked for, each once."""
         return list({id(fit): fit for fit in self._chosen.values()}.values())
 
-    def fit_of(self, case: Case | None) -> Fit:
+    def fit_of(self, case: Case | None) -> FittedModel:
         """The fit with the least error among those of the groups of a case with enough problems; else the roofline.
 
         A narrow group fits better, unless it has too few or too different problems.
@@ -426,13 +426,13 @@ class TimeModel:
             self._roofs[demand] = roofs(demand, self.hardware)
         return self._roofs[demand]
 
-    def _fit(self, key: tuple[object, ...]) -> Fit:
+    def _fit(self, key: tuple[object, ...]) -> FittedModel:
         if key not in self._fits:
             group = self._groups[key]
             self._fits[key] = fit_cases(_title(key), group, [self._times[case] for case in group], self.hardware)
         return self._fits[key]
 
-    def _roofline(self, keys: Sequence[tuple[object, ...]]) -> Fit:
+    def _roofline(self, keys: Sequence[tuple[object, ...]]) -> FittedModel:
         """The roofline, with its error on the times of the narrowest group that has any."""
         group = next((self._groups[key] for key in keys if key in self._groups), [])
         call_s = self.hardware.overhead.call_s
@@ -440,7 +440,7 @@ class TimeModel:
         columns = _columns(group, [self._times[case] for case in group], self.hardware) if group else None
         errors = Errors.of(map(float, columns.errors(constants)) if columns else ())
         title = f"{_title(keys[-1])}, too few times"
-        return Fit(title, constants, errors, call_s, is_roofline=True)
+        return FittedModel(title, constants, errors, call_s, is_roofline=True)
 
     @property
     def errors(self) -> Errors | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from deepbench.judge import totals
 from deepbench.judge.published import published_work
-from deepbench.judge.totals import Kernel, Row, Total
+from deepbench.judge.totals import Row, SuiteKernel, Total
 from deepbench.results import published
 from deepbench.results.summary import Summary
 
@@ -76,7 +76,7 @@ def _published_works() -> frozenset[str]:
     return frozenset(_work_of(s) for machine in published.machines() for s in published.summaries(machine))
 
 
-def _row(kernel: Kernel) -> Row:
+def _row(kernel: SuiteKernel) -> Row:
     return kernel.suite, kernel.op, kernel.row, kernel.direction
 
 

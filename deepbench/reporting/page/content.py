@@ -19,7 +19,7 @@ from deepbench.judge.published import differences, match
 from deepbench.reporting import answers, export
 from deepbench.reporting import compare as comparisons
 from deepbench.reporting import published as published_tables
-from deepbench.reporting.cases import Ranking, rankings
+from deepbench.reporting.cases import LibraryRanking, rankings
 from deepbench.reporting.notes import disturbed_sentences
 from deepbench.reporting.page import applications, first_screen
 from deepbench.results.file import ResultFile, damage_text
@@ -90,7 +90,7 @@ def of_file(file: ResultFile, name: str, steps_of: StepsOf | None = None) -> dic
 
 
 def _rows(
-    summaries: Sequence[Summary], groups: Sequence[Ranking], nearest: Sequence[NearestLimit | None]
+    summaries: Sequence[Summary], groups: Sequence[LibraryRanking], nearest: Sequence[NearestLimit | None]
 ) -> Iterator[dict[str, Any]]:
     positions: dict[str, str | None] = {s.record["case"]: "tie" for group in groups for s in group.ties}
     positions |= {g.ranked[0].record["case"]: _position(len(g.ranked)) for g in groups if g.ranked}

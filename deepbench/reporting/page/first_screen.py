@@ -16,7 +16,7 @@ from deepbench.judge import furthest
 from deepbench.judge.levels import MEMORY
 from deepbench.judge.limits import Limits, NearestLimit, is_crowded
 from deepbench.machine import microarchitecture
-from deepbench.reporting.cases import Ranking
+from deepbench.reporting.cases import LibraryRanking
 from deepbench.reporting.furthest import why
 from deepbench.results.completeness import COMPLETE, MOST_DISTURBED, MOST_LOAD, intervals_text, lacks_of
 from deepbench.results.file import ResultFile, damage_text
@@ -45,7 +45,7 @@ def of_file(
     incomplete: str | None,
     about: Mapping[str, Any],
     summaries: Sequence[Summary],
-    groups: Sequence[Ranking],
+    groups: Sequence[LibraryRanking],
     nearest: Sequence[NearestLimit | None],
     known: Limits,
     places: Sequence[Mapping[str, Any]],
@@ -243,7 +243,7 @@ def _is_disturbed(known: Limits, rate: float) -> bool:
 # ---- libraries and limits
 
 
-def _winners(groups: Iterable[Ranking]) -> list[dict[str, Any]]:
+def _winners(groups: Iterable[LibraryRanking]) -> list[dict[str, Any]]:
     """By operation: how many problems each library won, of those that several libraries solved.
 
     No library wins where the fastest one has a tie, or where a time is disturbed.
@@ -267,7 +267,7 @@ def _winners(groups: Iterable[Ranking]) -> list[dict[str, Any]]:
 
 
 def _furthest(
-    summaries: Sequence[Summary], groups: Iterable[Ranking], nearest: Sequence[NearestLimit | None]
+    summaries: Sequence[Summary], groups: Iterable[LibraryRanking], nearest: Sequence[NearestLimit | None]
 ) -> list[dict[str, Any]]:
     """The problems furthest from their limit, then further ones with the most time above it.
 

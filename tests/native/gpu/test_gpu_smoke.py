@@ -19,9 +19,9 @@ SLOW = ("cudnn", "miopen")
         if find_backend(name).device != "cpu"
     ],
 )
-def test_a_gpu_library_gives_the_right_answer_through_the_fake(gpu, monkeypatch, name, op):
+def test_a_gpu_library_gives_the_right_answer_through_the_fake(gpu, monkeypatch, shared_folder, name, op):
     monkeypatch.setenv("FAKE_GPU_EVEN", "1")
-    results = smoke_results(name, True)[op]
+    results = smoke_results(name, True, shared_folder)[op]
     bad = [r for r in results if r[1] not in ("ok", "unsupported")]
 
     assert [] == bad[:5], f"{len(bad)} of {len(results)}"

@@ -17,7 +17,7 @@ check: .venv/test
 	$(BIN)/python -m pytest tests/test_architecture.py tests/core
 
 # All tests except the opt-in ones below, about 9 minutes on 2 cores. The first lane runs tests beside each other, the
-# second one by one: those that assert on times or stop processes. What fails beside others is run again, alone.
+# second one by one: those that assert on times. What fails beside others is run again, alone.
 # `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
 LEFT_OUT :=
 test: .venv/test

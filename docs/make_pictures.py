@@ -20,7 +20,7 @@ from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import read_results, title_of
 from tests.help.terminal import output_of
-from tests.report.conftest import CHROMIUM
+from tests.reporting.conftest import CHROMIUM
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "pictures"

@@ -36,7 +36,7 @@ FAULTS = (
         "applications/training/scenarios.py",
         "min(MOST_ARRIVALS, queries)",
         "queries",
-        "tests/training/test_scenarios.py",
+        "tests/applications/training/test_scenarios.py",
     ),
     Fault(
         "414e4c1",
@@ -52,7 +52,7 @@ FAULTS = (
         "measuring/process.py",
         "REMEDIES.get(error.errno or 0, ",
         "{}.get(error.errno or 0, ",
-        "tests/measure/test_process.py tests/promises/test_resources.py",
+        "tests/measuring/test_process.py tests/promises/test_resources.py",
     ),
     Fault(
         "31be940",
@@ -60,7 +60,7 @@ FAULTS = (
         "reporting/export.py",
         '"hidden_fraction": s.hidden',
         '"hidden": s.hidden',
-        "tests/report tests/cli/test_commands.py -k 'hidden or export or recurrent or collectives'",
+        "tests/reporting tests/cli/test_commands.py -k 'hidden or export or recurrent or collectives'",
     ),
     Fault(
         "6bb95de",
@@ -76,7 +76,7 @@ FAULTS = (
         "measuring/steps.py",
         "if count * touched <",
         "if count * set_bytes <",
-        "tests/measure/test_steps.py tests/measure/test_cold.py",
+        "tests/measuring/test_steps.py tests/measuring/test_cold.py",
     ),
     Fault(
         "10f7cd1",
@@ -124,7 +124,7 @@ FAULTS = (
         "reporting/page/render.py",
         '.replace(b"<", b"\\\\u003c")',
         "",
-        "tests/report/test_page.py tests/promises/test_hostile.py",
+        "tests/reporting/test_page.py tests/promises/test_hostile.py",
     ),
     Fault(
         "9df7fda",
@@ -132,7 +132,7 @@ FAULTS = (
         "measuring/wire.py",
         "hmac.compare_digest(",
         "(lambda a, b: True)(",
-        "tests/measure/test_wire.py",
+        "tests/measuring/test_wire.py",
     ),
     Fault(
         "88f7eec",
@@ -148,7 +148,7 @@ FAULTS = (
         "measuring/launch.py",
         "self.rules if self.backend.loads_at_once else replace(self.rules, first_call_counts_s=None)",
         "self.rules",
-        "tests/measure",
+        "tests/measuring",
     ),
     Fault(
         "f6a965f",
@@ -164,7 +164,7 @@ FAULTS = (
         "measuring/process.py",
         "prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)",
         "pass",
-        "tests/measure tests/promises/test_signals.py tests/promises/test_loss.py -k 'parent or kill or dies'",
+        "tests/measuring tests/promises/test_signals.py tests/promises/test_loss.py -k 'parent or kill or dies'",
     ),
     Fault(
         "8537e67",
@@ -188,7 +188,7 @@ FAULTS = (
         "judge/suite_devices.py",
         "is_far = ranks > scaling.FAR * model.most_ranks",
         "is_far = False",
-        "tests/report/test_steps.py",
+        "tests/reporting/test_steps.py",
     ),
     Fault(
         "a7084a9",

@@ -102,16 +102,23 @@ def test_imports_point_down_and_the_main_house_imports_no_wing():
     assert [] == wrong
 
 
-@pytest.mark.parametrize("folder", ["judge", "report"])
-def test_what_judges_and_reports_measures_nothing(folder):
-    found = {
-        f"{name}: {imported}"
+def test_a_verb_of_a_wing_uses_the_api_of_its_wing():
+    wrong = [
+        f"{name} must not import {found}"
         for name, path in MODULES.items()
-        for imported in imports(path)
-        if folder_of(name) == folder and folder_of(imported) == "measure"
-    }
+        for found in imports(path)
+        if is_verb(name)
+        and folder_of(found) in WINGS
+        and found.split(".")[1:2] not in ([], ["api"], ["results"], ["cli"])
+    ]
 
-    assert set() == found
+    assert [] == wrong
+
+
+def test_judge_and_reporting_exist_and_the_rule_for_them_names_them():
+    folders = {folder_of(name) for name in MODULES}
+
+    assert NEVER.keys() | {folder for never in NEVER.values() for folder in never} <= folders
 
 
 # Modules with which one starts processes, reads clocks, or calls compiled code.

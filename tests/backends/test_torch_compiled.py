@@ -19,7 +19,7 @@ from deepbench.plan.modes import Rules
 from deepbench.reporting.notes import notes_of
 from deepbench.results.summary import summarize
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.costly]
 
 torch = pytest.importorskip("torch")
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")

@@ -1,4 +1,4 @@
-"""What a predicted step consists of, what other libraries would save in it, and which batch is large enough."""
+"""What a predicted step consists of, by kind and by layer; what other libraries would save; which batch is enough."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deepbench.networks.predictions.predict import KernelShare, Prediction
+from deepbench.networks.traces.trace import general_place
 
 # The groups of kernels, by operation.
 GROUPS = {
@@ -35,6 +36,65 @@ def groups(prediction: Prediction) -> dict[str, float]:
     if prediction.overhead is not None:
         ordered[OVERHEAD] = prediction.overhead.seconds
     return ordered
+
+
+@dataclass
+class LayerPart:
+    """Calls of one operation at one place of a layer; equal layers are one."""
+
+    name: str
+    calls: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of the network, or all equal ones."""
+
+    name: str
+    parts: tuple[LayerPart, ...]
+    """The longest first."""
+
+    @property
+    def calls(self) -> int:
+        """Of all its parts."""
+        return sum(part.calls for part in self.parts)
+
+    @property
+    def seconds(self) -> float:
+        """Of all its parts."""
+        return sum(part.seconds for part in self.parts)
+
+
+def layers(prediction: Prediction) -> list[Layer]:
+    """The time of a step by layer, the longest first.
+
+    A layer has its kernels, its other operators by their bytes, and the overhead of its operators.
+    """
+    p, trace = prediction, prediction.trace
+    of_kernel = {part.need.kernel: part.time.seconds / part.need.count for part in p.parts if part.time}
+    other_bytes = sum(call.bytes for call in trace.others) or 1
+    overhead = p.overhead.seconds / (trace.operators or 1) if p.overhead else 0.0
+    found: dict[str, dict[str, LayerPart]] = {}
+    for call in trace.calls:
+        if call.kernel is not None:
+            seconds = of_kernel.get(call.kernel, 0.0)
+        else:
+            seconds = p.others.seconds * call.bytes / other_bytes if p.others else 0.0
+        layer, rest = _layer(general_place(call.where))
+        name = f"{rest} {call.kernel.split()[0] if call.kernel else OTHERS}".strip()
+        part = found.setdefault(layer, {}).setdefault(name, LayerPart(name))
+        part.calls += 1
+        part.seconds += seconds + overhead * call.operators
+    made = [Layer(name, tuple(sorted(of.values(), key=lambda part: -part.seconds))) for name, of in found.items()]
+    return sorted(made, key=lambda layer: -layer.seconds)
+
+
+def _layer(place: str) -> tuple[str, str]:
+    """A layer, and the place in it: up to the number of the layer, or else the first name."""
+    words = place.split(".") if place else ["(no module)"]
+    end = words.index("*") + 1 if "*" in words else 1
+    return ".".join(words[:end]), ".".join(words[end:])
 
 
 @dataclass(frozen=True)

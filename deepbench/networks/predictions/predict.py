@@ -149,6 +149,12 @@ class Prediction:
         """Whether conclusions may be drawn from it: disturbed kernels are at most a tenth of the time."""
         return self.disturbed_share <= MOST_DISTURBED
 
+    def error(self, measured: Time | None) -> float | None:
+        """Predicted over measured, less 1; None where one is missing or the prediction is not trusted."""
+        if self.time is None or measured is None or not self.is_trusted:
+            return None
+        return self.time.seconds / measured.seconds - 1
+
     @property
     def measured_share(self) -> float:
         """The share of the known time that consists of measured kernels."""

@@ -10,12 +10,12 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.times import Time
 from deepbench.core.words import count
-from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of
+from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of, layers
 from deepbench.networks.predictions.forecast import Forecast
 from deepbench.networks.predictions.memory import memory_of
 from deepbench.networks.predictions.predict import KernelShare, Prediction
 from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text
-from deepbench.networks.traces.trace import Trace, general_place
+from deepbench.networks.traces.trace import Trace
 from deepbench.reporting.bars import StackedBar, svg
 from deepbench.reporting.output import Report, json_text
 from deepbench.reporting.table import Cell, Column, Table, number
@@ -77,8 +77,8 @@ def summary(
     if measured is not None:
         lines.append(("measured", interval(measured)))
         if p.time is not None:
-            error = error_text(p.time.seconds / measured.seconds - 1) if p.is_trusted else WITHHELD
-            lines.append(("error", error))
+            error = p.error(measured)
+            lines.append(("error", error_text(error) if error is not None else WITHHELD))
     if (gain := gain_text(p, alternatives)) is not None:
         lines.append(("libraries", gain))
     lines.append(("memory", _memory(trace, capacity)))
@@ -116,46 +116,15 @@ def gain_text(prediction: Prediction, alternatives: Sequence[Prediction]) -> str
 
 
 def layer_rows(prediction: Prediction) -> list[dict[str, Cell]]:
-    """One row per layer of the network, the longest first, and below it one row per part. Equal layers are one row.
-
-    A layer has its kernels, its other operators by their bytes, and the overhead of its operators.
-    """
-    p, trace = prediction, prediction.trace
-    of_kernel = {part.need.kernel: part.time.seconds / part.need.count for part in p.parts if part.time}
-    other_bytes = sum(call.bytes for call in trace.others) or 1
-    operators = trace.operators or 1
-    overhead = p.overhead.seconds if p.overhead else 0.0
-    layers: dict[str, dict[str, list[float]]] = {}
-    for call in trace.calls:
-        if call.kernel is None:
-            seconds = p.others.seconds * call.bytes / other_bytes if p.others else 0.0
-        else:
-            seconds = of_kernel.get(call.kernel, 0.0)
-        seconds += overhead * call.operators / operators
-        layer, rest = _layer(general_place(call.where))
-        name = call.kernel.split()[0] if call.kernel else OTHERS
-        part = f"{rest} {name}".strip()
-        of_part = layers.setdefault(layer, {}).setdefault(part, [0, 0.0])
-        of_part[0] += 1
-        of_part[1] += seconds
+    """One row per layer of the network, the longest first, and below it one row per part. Equal layers are one row."""
     rows: list[dict[str, Cell]] = []
-    known = p.known.seconds or 1.0
-    for layer, parts in sorted(layers.items(), key=lambda item: -sum(s for _, s in item[1].values())):
-        total = sum(seconds for _, seconds in parts.values())
-        calls = int(sum(count for count, _ in parts.values()))
-        rows.append({"layer": layer, "part": None, "calls": calls, "time": total, "share": total / known})
-        rows += [
-            {"layer": layer, "part": part, "calls": int(count), "time": seconds, "share": seconds / known}
-            for part, (count, seconds) in sorted(parts.items(), key=lambda item: -item[1][1])
-        ]
+    known = prediction.known.seconds or 1.0
+    for layer in layers(prediction):
+        for part in (None, *layer.parts):
+            calls, seconds = (layer.calls, layer.seconds) if part is None else (part.calls, part.seconds)
+            name = part.name if part else None
+            rows.append({"layer": layer.name, "part": name, "calls": calls, "time": seconds, "share": seconds / known})
     return rows
-
-
-def _layer(place: str) -> tuple[str, str]:
-    """A layer, and the place in it: up to the number of the layer, or else the first name."""
-    words = place.split(".") if place else ["(no module)"]
-    end = words.index("*") + 1 if "*" in words else 1
-    return ".".join(words[:end]), ".".join(words[end:])
 
 
 # Parts of a layer in a short table, and their least share of the step.
@@ -296,7 +265,7 @@ def values(
         "predicted": asdict(time) if time else None,
         "known": asdict(prediction.known),
         "measured": asdict(measured) if measured else None,
-        "error": time.seconds / measured.seconds - 1 if time and measured and prediction.is_trusted else None,
+        "error": prediction.error(measured),
         "measured_share": prediction.measured_share,
         "groups": groups(prediction),
         "missing": [part.need.kernel for part in prediction.missing],
@@ -353,8 +322,8 @@ class Predicted:
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured, less 1."""
-        return None if self.time is None or self.measured is None else self.time.seconds / self.measured.seconds - 1
+        """Predicted over measured, less 1; None where one is missing or other programs disturbed the kernels."""
+        return self.prediction.error(self.measured)
 
     def table(self) -> Table:
         """One row per kernel, the longest first."""

@@ -4,6 +4,7 @@
     memory.bytes_per_s*2   the outermost level, which is the main memory
     memory.L2.bytes*2      one level, by its name; its capacity
     memory.all.bytes_per_s*2   every level
+    units*2                the cores of a CPU, or the multiprocessors of a GPU
     overhead.call_s/2      the fixed cost of a call or a launch
     time.onednn/2 where n<=8   the kernels of a library, or of an operation, whose sizes fulfil all conditions
 

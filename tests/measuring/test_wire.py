@@ -312,7 +312,7 @@ def test_a_crowd_of_strangers_gives_way_to_who_knows_the_secret(server):
 
 CROWDED = """
 import resource, sys
-from tests.measure.test_wire import Server, _until
+from tests.measuring.test_wire import Server, _until
 held = [open("/dev/null") for _ in range(int(sys.argv[1]))]
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 with Server() as server:

@@ -16,7 +16,7 @@ from deepbench.reporting.page.report import write_report
 from deepbench.results import published
 from deepbench.results.file import read_results
 from tests.help import samples
-from tests.report.conftest import CHROMIUM, ready, violations
+from tests.reporting.conftest import CHROMIUM, ready, violations
 
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")

@@ -16,8 +16,8 @@ from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile, read_results
 from deepbench.results.summary import summarize
 from tests.help import predicted, samples
-from tests.report.conftest import CHROMIUM, ready, violations
-from tests.report.page_files import HOSTILE, SHAPES, records, result_file
+from tests.reporting.conftest import CHROMIUM, ready, violations
+from tests.reporting.page_files import HOSTILE, SHAPES, records, result_file
 
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")

@@ -4,7 +4,7 @@ import pytest
 
 from deepbench.applications.reporting.page import write_page
 from tests.help.trained import seeds, write
-from tests.report.conftest import violations
+from tests.reporting.conftest import violations
 
 pytestmark = pytest.mark.browser
 

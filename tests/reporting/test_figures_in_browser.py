@@ -19,7 +19,7 @@ from deepbench.reporting import site
 from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile
 from tests.help import samples
-from tests.report.conftest import CHROMIUM, ready, violations
+from tests.reporting.conftest import CHROMIUM, ready, violations
 
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")

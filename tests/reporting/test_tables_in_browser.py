@@ -8,7 +8,7 @@ import pytest
 from deepbench.reporting.page import content, render
 from deepbench.results.file import ResultFile, read_results
 from tests.help import samples
-from tests.report.conftest import CHROMIUM, ready, violations
+from tests.reporting.conftest import CHROMIUM, ready, violations
 
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make test-browser")

@@ -1,14 +1,13 @@
 """Pages in a real browser, for all tests of pages. Tests skip themselves where playwright or Chromium is missing."""
 
 import fcntl
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from deepbench.reporting import site
-from tests.report.page_files import HOSTILE, result_file
+from tests.reporting.page_files import HOSTILE, result_file
 
 # The first one has no windows, whose processes need more time than our pages.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -44,18 +43,16 @@ def violations(page, of_any_impact=False):
 
 
 @pytest.fixture(scope="session")
-def public(tmp_path_factory):
-    """A site of two files and of the published machines. One worker of pytest-xdist builds it for all."""
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    built = base / "site" / "public"
-    with (base / "site.lock").open("w") as lock:
+def public(shared_folder):
+    """A site of two files and of the published machines. One test process builds it for all."""
+    results, built = shared_folder / "site" / "results", shared_folder / "site" / "public"
+    with (shared_folder / "site.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not built.exists():
-            (base / "site" / "results").mkdir(parents=True, exist_ok=True)
+            results.mkdir(parents=True, exist_ok=True)
             for name, cpu in (("mine", "A CPU"), ("yours", HOSTILE)):
-                result_file(base / "site" / "results" / f"{name}.jsonl", cpu)
-            site.build(base / "site" / "results", built, with_published=True)
+                result_file(results / f"{name}.jsonl", cpu)
+            site.build(results, built, with_published=True)
     return built
 
 

@@ -66,6 +66,12 @@ def pytest_addoption(parser):
     parser.addoption("--keep-durations", action="store_true", help=f"write CPU seconds to {DURATIONS.name}")
 
 
+def pytest_ignore_collect(collection_path, config):
+    """A lane of few files imports only those: the others name its marker nowhere."""
+    of_few = config.option.markexpr in ("alone", *OPT_IN) and collection_path.name.startswith("test_")
+    return True if of_few and f"mark.{config.option.markexpr}" not in collection_path.read_text() else None
+
+
 def pytest_collection_modifyitems(config, items):
     """Skip opt-in tests that were not requested, and say how to request them. Files that take long come first."""
     requested = set(re.findall(r"\w+", config.option.markexpr))

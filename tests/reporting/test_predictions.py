@@ -119,6 +119,8 @@ def test_nothing_is_concluded_from_disturbed_kernels():
     assert not bad.is_trusted
     assert "withheld" not in dict(predictions.summary(good, step))["error"]
     assert "withheld" in dict(predictions.summary(bad, step))["error"]
+    assert good.error(step) == pytest.approx(good.time.seconds / step.seconds - 1)
+    assert bad.error(step) is None
     assert None is predictions.values(bad, step)["error"]
     assert "withheld" in " ".join(predictions.faster_kernels(bad))
     assert "times as fast" in " ".join(predictions.faster_kernels(good))

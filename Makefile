@@ -25,12 +25,13 @@ test: .venv/test
 	$(BIN)/python -m pytest -m 'not alone' --last-failed --last-failed-no-failures none $(LEFT_OUT)
 	$(BIN)/python -m pytest -m alone
 
-# Everything. `.ci/run` leaves out what takes long and seldom fails: applications and PaddlePaddle.
+# Everything. `.ci/run` leaves out what takes long: test-long, test-torch, applications and PaddlePaddle.
 test-all: check test test-long test-wheel test-hosts test-torch test-browser test-paddle test-applications
 
 # Tests that take long: comparisons and budgets with real libraries, runs killed at many moments.
 test-long: .venv/test
-	$(BIN)/python -m pytest -m long
+	$(BIN)/python -m pytest -m 'long and not hosts'
+	$(BIN)/python -m pytest -m 'long and hosts'
 
 # Build a wheel, install it in a new environment, and measure a case outside the checkout.
 test-wheel: .venv/test

@@ -132,6 +132,7 @@ def test_the_others_finish_when_a_host_is_lost(fleet, tmp_path):
     assert f"• b failed in some runs: run 1: {reason}" in done.stdout
 
 
+@pytest.mark.long
 def test_a_host_with_four_fifths_of_a_core_is_reported_as_slow():
     """Three hosts take turns on this machine; a control group limits one. (benchmarks/fleet.py: nine tenths.)"""
     if reason := missing():

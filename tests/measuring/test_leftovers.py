@@ -35,7 +35,7 @@ from deepbench.core.backend import Backend, kernel
 from deepbench.core.kernel import Kernel
 class Litter(Backend):
     name = title = "litter"
-    default = False
+    default = computes = False
     def open(self):
         return {"name": "litter", "version": "1", "path": None}
     @kernel("gemm", precisions=("f32",))

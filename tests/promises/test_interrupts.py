@@ -18,7 +18,7 @@ from deepbench.core.backend import Backend, kernel
 from deepbench.core.kernel import Kernel
 class Stuck(Backend):
     name = title = "stuck{where}"
-    default = False
+    default = computes = False
     def open(self):
         self.wait("open")
         return {{"name": self.name, "version": "1", "path": None}}

@@ -100,3 +100,13 @@ def test_operands_that_do_not_fit_are_refused_in_readable_units(monkeypatch):
         steps.check_memory(request)
     with pytest.raises(OutOfMemory, match=r"the operands need 3\.00 GiB on the GPU, 2\.00 GiB are free"):
         steps.check_device_memory(request)
+
+
+def test_a_table_of_which_the_same_rows_are_read_is_not_cold(monkeypatch):
+    """All copies of the table are larger than the caches, but the rows that calls read are not."""
+    monkeypatch.setattr(describe, "cache_bytes", lambda: 2**16)
+    case = parse_case("embedding_bag rows=4000 dim=64 bags=8 forward f32 reference threads=1 cache=cold")
+    found = steps.make_inputs(Request(case, 1, QUICK.rules, 20.0))
+
+    assert found.notes["buffer_bytes"] > steps.TIMES_CACHE * 2**16
+    assert ["not_cold"] == [warning["code"] for warning in found.warnings]

@@ -15,6 +15,7 @@ from deepbench.judge.published import published_work
 from deepbench.judge.totals import Row, SuiteKernel, Total
 from deepbench.results import published
 from deepbench.results.summary import Summary
+from deepbench.results.work import Work
 
 _Pair = tuple[Summary, Summary]
 """A kernel here, and on a published machine."""
@@ -82,7 +83,12 @@ def _row(kernel: SuiteKernel) -> Row:
 
 def _work_of(s: Summary) -> str:
     """Sizes, direction, settings and published precision."""
-    return published_work(s.work.without("device", "threads")).text
+    return _text_of(s.work)
+
+
+@cache
+def _text_of(work: Work) -> str:  # the published machines ran the same problems
+    return published_work(work.without("device", "threads")).text
 
 
 def _cell(pairs: Iterable[_Pair]) -> _Cell | None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
 from deepbench.api.results import Results
-from deepbench.core.progress import Activity, Progress, no_progress
+from deepbench.core.progress import Activity, Progress
 from deepbench.machine import describe, remembered
 from deepbench.machine.doctor import LoadWatch
 from deepbench.measuring import probes
 from deepbench.measuring.session import Options, Session
 from deepbench.measuring.sides import Turns, parse_sides, sides_of_file
-from deepbench.reporting.progress import Bar
+from deepbench.reporting.progress import Bar, shown
 from deepbench.results.file import default_path
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ __all__ = [
     "run_session",
     "selftest",
     "selftest_report",
-    "shown",
     "sides_of_file",
     "temporary_path",
 ]
@@ -168,15 +166,6 @@ def selftest(*, quick: bool = False, progress: bool | Progress = False) -> tuple
         findings = measure_selftest(machine, FEW_HEATS if quick else MANY_HEATS, show)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return findings, remembered.remember(machine, "selftest", findings.as_line(now))
-
-
-def shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
-    """The function that is called with each step: what was given, a progress bar, or one that does nothing."""
-    if callable(progress):
-        return nullcontext(progress)
-    if not progress:
-        return nullcontext(no_progress)
-    return Bar()
 
 
 def temporary_path() -> Path:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepbench.api.comparing import Source, opened
-from deepbench.api.measuring import shown
 from deepbench.api.results import FileResults
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
+from deepbench.reporting.progress import shown
 
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress

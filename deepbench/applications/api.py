@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
-from deepbench.api.measuring import shown, temporary_path
+from deepbench.api.measuring import temporary_path
 from deepbench.applications import datasets
 from deepbench.applications.results import ServingResults, TrainingResults
 from deepbench.applications.training.application import Setup, applications, find_application
@@ -17,6 +17,7 @@ from deepbench.applications.training.session import TrainingSession, resolved
 from deepbench.core import units
 from deepbench.core.errors import BadInput, Unavailable
 from deepbench.machine import describe
+from deepbench.reporting.progress import shown
 from deepbench.results.record import SCENARIOS, Scenario, TrainingSetup
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
-from deepbench.api.measuring import shown, temporary_path
+from deepbench.api.measuring import temporary_path
 from deepbench.fleets.results import FleetResults
 from deepbench.fleets.session import FleetSession
+from deepbench.reporting.progress import shown
 
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from deepbench.results import published
@@ -56,7 +56,7 @@ def match(summaries: Iterable[Summary], machine: str) -> list[Match]:
 def published_work(work: Work) -> Work:
     """The same work in the published precision that multiplies as many bits."""
     precisions = (p for p, ours in published.PRECISIONS.items() if work.precision in ours)
-    return replace(work, precision=next(precisions, work.precision))
+    return work._replace(precision=next(precisions, work.precision))
 
 
 def best_matches(matches: Iterable[Match]) -> list[Match]:

@@ -263,8 +263,8 @@ def _gradients_once(fastest: dict[SuiteKernel, Summary | None]) -> dict[SuiteKer
     """Keep the faster of both gradients in one call and the two separate calls: a pass needs them once."""
     counted = dict(fastest)
     for kernel, both in fastest.items():
-        parts = [replace(kernel, direction=d) for d in GRADIENTS]
-        if kernel.direction == "backward" and all(part in fastest for part in parts):
+        parts = [replace(kernel, direction=d) for d in GRADIENTS] if kernel.direction == "backward" else []
+        if parts and all(part in fastest for part in parts):
             known = [s for part in parts if (s := fastest[part]) is not None]
             separate_s = sum(s.time_s for s in known) if len(known) == len(parts) else None
             separate = both is None or (separate_s is not None and separate_s < both.time_s)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from deepbench.api.comparing import Source, opened
-from deepbench.api.measuring import shown, temporary_path
+from deepbench.api.measuring import temporary_path
 from deepbench.api.results import Results
 from deepbench.core.errors import BadInput, shorten
 from deepbench.reporting.output import Report, json_text
+from deepbench.reporting.progress import shown
 
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Drawn
 from rich.table import Column
 
 from deepbench.core import units
-from deepbench.core.progress import Activity
+from deepbench.core.progress import Activity, Progress, no_progress
 
 
 class Bar:
@@ -25,7 +27,7 @@ class Bar:
     def __init__(self, console: Console | None = None) -> None:
         """Draws on standard error where no console is given."""
         self._console = console or Console(stderr=True, highlight=False)
-        self._progress = Progress(
+        self._progress = Drawn(
             *(TextColumn("{task.fields[left]}"), BarColumn(bar_width=12), MofNCompleteColumn()),
             # The case in progress: what does not fit on the line is cut off.
             TextColumn(
@@ -54,7 +56,7 @@ class Bar:
             self._progress.stop()
 
     def __call__(self, at: Activity) -> None:
-        """Show an at. `total` may change from one to the next."""
+        """Show an activity. `total` may change from one to the next."""
         now, left = time.monotonic(), "measuring"
         if at.total != self._total:  # other work, which may take longer or shorter
             self._total, self._began, self._done = at.total, now, at.done
@@ -72,3 +74,10 @@ class Bar:
             self._printed = now
             count = f"{at.done} of {at.total} done, " if at.total is not None else ""
             self._console.print(f"{count}{left}: {at.text}", markup=False, no_wrap=True, overflow="ellipsis")
+
+
+def shown(progress: bool | Progress) -> AbstractContextManager[Progress]:
+    """The function that is called with each step: what was given, a progress bar, or one that does nothing."""
+    if callable(progress):
+        return nullcontext(progress)
+    return Bar() if progress else nullcontext(no_progress)

@@ -264,7 +264,7 @@ def read_results(path: Path, skip_damaged: bool = False, checked: bool = True) -
                 elif "step" in value:
                     content.steps.append((len(content.records), value["step"]))
                 else:
-                    content.records.append(_compact(value, shared))
+                    content.records.append(_compact(value, shared) if checked else value)
         content.complete_bytes += len(line)
     if content is None:
         raise BadInput(f"{path} has no complete line: it is not a result file, or it was truncated")

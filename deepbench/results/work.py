@@ -7,14 +7,13 @@ written before a setting or a size existed equals one written after.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from deepbench.core.case import Case
 from deepbench.results.record import Record
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """What a case computes and where. `None` stands for any value."""
 
     op: str
@@ -32,7 +31,7 @@ class Work:
     def of(cls, record: Record) -> Work:
         """The work that libraries compete for. Variants such as the algorithm are each library's own choice."""
         work = cls.on_library(record)
-        return work.without("backend", *record["variants"]) if record["variants"] else replace(work, backend=None)
+        return work.without("backend", *record["variants"]) if record["variants"] else work._replace(backend=None)
 
     @classmethod
     def on_library(cls, record: Record) -> Work:
@@ -65,8 +64,7 @@ class Work:
 
     def without(self, *names: str) -> Work:
         """The same for any value of these: `threads`, `device`, `backend`, a size, or a setting."""
-        return replace(
-            self,
+        return self._replace(
             problem=tuple(word for word in self.problem if _name(word) not in names),
             settings=tuple(word for word in self.settings if _name(word) not in names),
             device=None if "device" in names else self.device,

@@ -42,9 +42,12 @@ def bus_rate(lab: Lab, count: int) -> float:
     """Bytes per second that the best all-reduce of `count` ranks carries over each link."""
     words = ["--rounds", "2", "--backend", "mpich", f"all_reduce n={ELEMENTS[count]} ranks={count}"]
     command = [sys.executable, "-m", "deepbench", "run", *words, "--hostfile", "hosts", "-o", "out.jsonl"]
-    lab.start(command, PYTHONPATH=str(Path(__file__).parent.parent)).communicate(timeout=240)
+    said, _ = lab.start(command, PYTHONPATH=str(Path(__file__).parent.parent)).communicate(timeout=240)
     lines = [json.loads(line) for line in (lab.folder / "out.jsonl").read_text().splitlines()[1:]]
-    best = min(min(r["measurement"]["samples_s"]) for r in lines)
+    times_s = [min(r["measurement"]["samples_s"]) for r in lines if r.get("status") == "ok"]
+    if not times_s:
+        raise SystemExit(f"no all-reduce was measured:\n{said}")
+    best = min(times_s)
     return 2 * (count - 1) / count * 4 * ELEMENTS[count] / best
 
 

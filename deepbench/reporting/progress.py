@@ -8,7 +8,7 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Drawn
+from rich.progress import Progress as RichProgress
 from rich.table import Column
 
 from deepbench.core import units
@@ -27,7 +27,7 @@ class Bar:
     def __init__(self, console: Console | None = None) -> None:
         """Draws on standard error where no console is given."""
         self._console = console or Console(stderr=True, highlight=False)
-        self._progress = Drawn(
+        self._progress = RichProgress(
             *(TextColumn("{task.fields[left]}"), BarColumn(bar_width=12), MofNCompleteColumn()),
             # The case in progress: what does not fit on the line is cut off.
             TextColumn(

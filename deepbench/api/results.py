@@ -19,6 +19,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 from deepbench.core.kinds import KERNELS, Kind, kind_of_header, wing
 from deepbench.core.op import find_op
+from deepbench.core.words import count
 from deepbench.reporting.output import Report
 from deepbench.reporting.table import Column, Part, Table, print_parts
 
@@ -441,6 +442,9 @@ class Results(FileResults):
     def _require_common(self, found: Any, other: FileResults, broken: Any = ()) -> None:
         if not found.cases and not broken:
             reason = f" ({found.left_out[0]})" if found.left_out else ""
+            if found.unchecked:
+                times = count(found.unchecked, "case")
+                reason = f": the times of {times} were not checked; --unchecked compares them (Python: unchecked=True)"
             raise BadInput(f"{self.path} and {other.path} have no measured case in common{reason}")
 
     # ---- pages

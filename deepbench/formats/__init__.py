@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -148,6 +149,9 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
     if not cases:
         reason = f": {imported.left_out[0]}" if imported.left_out else ""
         raise BadInput(f"the file contains no case that deepbench knows{reason}")
+    if not any(entry.processes_s for entry, _ in cases):
+        first = cases[0][0].reason or f"{imported.program} gives no time"
+        raise BadInput(f"none of the {len(cases)} cases in the file has a time; the first: {first}")
     library: LibraryFacts = {"name": imported.library, "version": imported.version, "path": None}
     if options.library:
         name, _, version = options.library.rpartition(" ")
@@ -186,17 +190,22 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
 def _parse_cases(imported: ImportedFile) -> list[tuple[ImportedCase, Case]]:
     """Each case once: if it occurs again, it was measured in another way that the text of a case cannot express."""
     cases: dict[str, tuple[ImportedCase, Case]] = {}
+    times: Counter[str] = Counter()
     for entry in imported.cases:
         try:
             case = parse_case(entry.text)
         except BadInput as error:
             imported.left_out.append(f"{shorten(entry.text, 80)}: {error}")
             continue
+        times[case.text] += 1
         if case.text in cases:
-            imported.left_out.append(f"{case.text}: occurs twice in the file; the first one is used")
             continue
         processes = [[s for s in samples if SHORTEST_S <= s <= LONGEST_S] for samples in entry.processes_s]
         cases[case.text] = replace(entry, processes_s=[samples for samples in processes if samples]), case
+    for text, count in times.items():
+        if count > 1:
+            how_often = "twice" if count == 2 else f"{count} times"
+            imported.left_out.append(f"{text}: occurs {how_often} in the file; the first one is used")
     return list(cases.values())
 
 

@@ -7,13 +7,24 @@ our m=N n=M. Its recurrent layers are skipped: their sizes are not read yet.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from deepbench.core.errors import shorten
 from deepbench.core.onednn_text import numbers, precision_of, shapes
 from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, text_lines
 
-TEMPLATE = re.compile(r"^(?:Output template|Template entries): (perf,.*)$", re.M)
-DEFAULT_TEMPLATE = "perf,%engine%,%impl%,%name%,%prb%,%Gops%,%+ctime%,%-time%,%-Gflops%,%0time%,%0Gflops%"
+TEMPLATE = re.compile(r"^[^,\n]*?\b(?:Output template|Template entries): *(perf,\S*)", re.M)
+LINE = re.compile(r"^[^,\n#]*?\bperf,(?:cpu|gpu),", re.M)
+
+# What is printed by default, with and without the time of creation; the number of columns tells them apart. A file
+# whose template line is missing has one of them.
+DEFAULT_TEMPLATES = (
+    "perf,%engine%,%impl%,%name%,%prb%,%Gops%,%+ctime%,%-time%,%-Gflops%,%0time%,%0Gflops%",
+    "perf,%engine%,%impl%,%name%,%prb%,%Gops%,%-time%,%-Gflops%,%0time%,%0Gflops%",
+)
+
+# A rate and a time in one line say the same if they differ by less: both are rounded, and rarely to two digits.
+AGREEING = 0.1
 DIRECTIONS = {
     **dict.fromkeys(("FWD_B", "FWD_D", "FWD_I"), "forward"),
     "BWD_D": "backward_data",
@@ -29,6 +40,7 @@ OPTIONS = {
 
 # Layouts of matrices that have a case: row-major, transposed, or packed by the library.
 MATRIX_TAGS = {"stag": ("any", "ab", "abx", "ba"), "wtag": ("any", "ab", "abx", "ba"), "dtag": ("any", "ab", "abx")}
+TYPE = "f32|f16|bf16|s32|s8|u8|f64"
 CHANNELS_LAST = ("axb", "acdb", "nhwc")
 
 # The setting for the type of the result, by operation and precision. There is no case for other types.
@@ -48,30 +60,24 @@ class Benchdnn(Format):
     about = "lines of --mode=P"
 
     def matches(self, text: str) -> bool:
-        return bool(TEMPLATE.search(text) or re.search(r"^perf,(cpu|gpu),", text, re.M))
+        return bool(TEMPLATE.search(text) or LINE.search(text))
 
     def read(self, text: str, options: ImportOptions) -> ImportedFile:
         imported = ImportedFile(self.name, "oneDNN")
-        template = DEFAULT_TEMPLATE.split(",")
+        template: list[str] | None = None
         for line in text_lines(text, self.name):
             if match := TEMPLATE.match(line):
                 template = match[1].split(",")
-            elif line.startswith("perf,") and not line.startswith("perf,engine,"):
-                self._add(imported, line, template, options)
+            elif LINE.match(line):
+                for part in re.split(r"(?=\bperf,(?:cpu|gpu),)", line)[1:]:  # two processes may write to one line
+                    self._add(imported, part.rstrip(), template, options)
         return imported
 
-    def _add(self, imported: ImportedFile, line: str, template: list[str], options: ImportOptions) -> None:
-        if "%prb%" not in template or "%0time%" not in template:
-            imported.left_out.append("a template without %prb% or %0time%; use the default template")
+    def _add(self, imported: ImportedFile, line: str, template: list[str] | None, options: ImportOptions) -> None:
+        values = _values(line, template)
+        if isinstance(values, str):
+            imported.left_out.append(values)
             return
-        # The problem may contain commas, so fields are counted from both ends.
-        at = template.index("%prb%")
-        head = line.split(",", at)
-        tail = head[at].rsplit(",", len(template) - at - 1) if len(head) > at else []
-        if len(tail) != len(template) - at:
-            imported.left_out.append(f"a line that does not match its template: {shorten(line)}")
-            return
-        values = dict(zip(template, [*head[:at], *tail], strict=True))
         if values.get("%engine%") == "gpu" and not options.backend:
             imported.left_out.append("results of a GPU: deepbench has no backend for oneDNN on GPUs; use --backend")
             return
@@ -88,10 +94,45 @@ class Benchdnn(Format):
             imported.left_out.append(f"{shorten(values['%prb%'])}: {error.args[0] if error.args else 'invalid'}")
             return
         notes = {"implementation": values["%impl%"]} if values.get("%impl%") else {}
-        if milliseconds > 0:
+        if reason := _contradiction(values):
+            imported.cases.append(ImportedCase(text, [], notes, reason))
+        elif milliseconds > 0:
             imported.cases.append(ImportedCase(text, [[milliseconds / 1e3]], notes))
         else:
             imported.cases.append(ImportedCase(text, [], notes, "benchdnn: not implemented"))
+
+
+def _values(line: str, template: list[str] | None) -> dict[str, str] | str:
+    """The values of a line by their column, or why there are none."""
+    for columns in [template] if template else [text.split(",") for text in DEFAULT_TEMPLATES]:
+        if "%prb%" not in columns or "%0time%" not in columns:
+            return "a template without %prb% or %0time%; use the default template"
+        # The problem may contain commas, so fields are counted from both ends.
+        at = columns.index("%prb%")
+        head = line.split(",", at)
+        tail = head[at].rsplit(",", len(columns) - at - 1) if len(head) > at else []
+        if len(tail) == len(columns) - at and head[at].lstrip().startswith("--"):
+            values = dict(zip(columns, [*head[:at], *tail], strict=True))
+            if template or all(_is_number(v) for name, v in values.items() if name[1:2] in "G+-0"):
+                return values
+    missing = "" if template else "; the line `Output template: …` is missing"
+    return f"a line that does not match {'its' if template else 'the default'} template: {shorten(line)}{missing}"
+
+
+def _is_number(text: str) -> bool:
+    return bool(re.fullmatch(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", text.strip()))
+
+
+def _contradiction(values: Mapping[str, str]) -> str | None:
+    """Why the time of a line is not that of its work and rate; None if they agree, or if one of them is missing."""
+    time, work, rate = (values.get(name, "") for name in ("%0time%", "%Gops%", "%0Gflops%"))
+    if not all(_is_number(text) and float(text) for text in (time, work, rate)):
+        return None
+    time_ms, wanted_ms = float(time), float(work) / float(rate) * 1e3
+    rounding = 0.5 * 10.0 ** -len(time.partition(".")[2].partition("e")[0])
+    if abs(time_ms - wanted_ms) <= AGREEING * max(time_ms, wanted_ms) + rounding:
+        return None
+    return f"{time} ms contradict the {work} GFLOP and {rate} GFLOP/s of the same line"
 
 
 def _case_text(settings: dict[str, str], problem: str, options: ImportOptions) -> str:
@@ -117,10 +158,12 @@ def _case_text(settings: dict[str, str], problem: str, options: ImportOptions) -
 def _gemm(settings: dict[str, str], problem: str) -> tuple[str, list[str]]:
     """Sizes and settings of a matrix product."""
     sizes = shapes(problem)
-    if sizes is None or [len(shape) for shape in sizes] != [2, 2]:
+    if sizes is None or len(sizes) not in (2, 3):
+        raise ValueError(f"{shorten(problem, 40)} are not two matrices")
+    if any(len(shape) != 2 for shape in sizes):
         raise ValueError("products with a batch are not supported")
-    (m, k), (inner, n) = sizes
-    if k != inner:
+    (m, k), (inner, n), *result = sizes
+    if k != inner or result not in ([], [(m, n)]):
         raise ValueError("the sizes of the matrices do not match")
     for name, tags in MATRIX_TAGS.items():
         if settings.get(name, "any") not in tags:
@@ -150,8 +193,9 @@ def _conv(settings: dict[str, str], problem: str) -> tuple[str, list[str]]:
 
 
 def _types(settings: dict[str, str]) -> list[str]:
-    """Types of source, weights and result, or one for all."""
-    return (settings.get("dt") or settings.get("cfg") or "f32").split(":")
+    """Types of source, weights and result, or one for all. Older versions write them without colons: `u8s8s32`."""
+    text = settings.get("dt") or settings.get("cfg") or "f32"
+    return re.findall(TYPE, text) if re.fullmatch(f"(?:{TYPE}){{3}}", text) else text.split(":")
 
 
 def _result(settings: dict[str, str], op: str) -> str:

@@ -69,7 +69,15 @@ class DeepBenchText(Format):
                         imported.cases += [replace(c, suites=suites) for c in _intel_cases(line, options)]
                 except (ValueError, IndexError, ArithmeticError):
                     imported.left_out.append(f"an incomplete line: {shorten(line.strip())}")
+        if not imported.cases and not imported.left_out:
+            raise BadInput(f"DeepBench: the table of times has no rows: the program was aborted{_last_line(text)}")
         return imported
+
+
+def _last_line(text: str) -> str:
+    """What the program said at last."""
+    last = text.rstrip()[-MOST_CHARACTERS:].splitlines()[-1:]
+    return f"; its last line: {shorten(last[0].strip())}" if last and not _columns(last[0]) else ""
 
 
 def _columns(line: str) -> list[str] | None:

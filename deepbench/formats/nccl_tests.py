@@ -1,4 +1,4 @@
-"""nccl-tests: the JSON of `all_reduce_perf -J out.json` and the other programs (since 2025-10).
+"""nccl-tests: the JSON of `all_reduce_perf -J out.json` and the other programs (since 2025-10), and their text.
 
 The number of ranks is processes × threads × GPUs per thread. Times are microseconds, a mean over iterations unless each
 one is listed. The environment is not imported, because it may contain secrets.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.precision import BITS
-from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, json_object
+from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, json_object, text_lines
 
 # Operations by program.
 OPS = {
@@ -23,17 +24,69 @@ OPS = {
     "broadcast_perf": "broadcast",
     "sendrecv_perf": "send_receive",
 }
+# Comments of the text that say what runs: the program, a rank, the version, and the columns.
+STARTING = re.compile(r"^#? *Collective test starting: *(\w+)")
+RANK = re.compile(r"^# +Rank +\d+ (?:Group +(\d+) )?Pid +(\d+) on +(\S+) device +\S+ \[[^\]]*\] *(.*)")
+LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
+COLUMNS = re.compile(r"^# +size +count +type +(.*\balgbw\b.*)$")
+ROW = re.compile(r"^ *\d+ +\d+ +[a-z0-9_]+ +\S+")
+
+# The comments stand at the beginning.
+MOST_HEADER = 1_000_000
+
 TYPES = {"float": "f32", "half": "f16", "bfloat16": "bf16"}
 
 
 class NcclTests(Format):
     name = "nccl-tests"
-    about = "JSON of -J"
+    about = "JSON of -J, or the text that it prints"
 
     def matches(self, text: str) -> bool:
-        return text.lstrip()[:1] == "{" and '"nccl_version"' in text and '"results"' in text
+        if text.lstrip()[:1] == "{":
+            return '"nccl_version"' in text and '"results"' in text
+        return any(COLUMNS.match(line) for line in text[:MOST_HEADER].splitlines())
 
     def read(self, text: str, options: ImportOptions) -> ImportedFile:
+        return self._read_json(text, options) if text.lstrip()[:1] == "{" else self._read_text(text, options)
+
+    def _read_text(self, text: str, options: ImportOptions) -> ImportedFile:
+        imported = ImportedFile(self.name, "NCCL")
+        program, columns, ranks = "", list[str](), list[re.Match[str]]()
+        for line in text_lines(text, self.name):
+            if match := LIBRARY.search(line):
+                imported.version = _version(int(match[1]))
+            if match := STARTING.match(line):
+                program, columns, ranks = match[1], [], []  # there may be several outputs in one file
+            elif match := RANK.match(line):
+                ranks.append(match)
+            elif match := COLUMNS.match(line):
+                columns = ["size", "count", "type", *match[1].split()]
+            elif columns and ROW.match(line):
+                self._add_row(imported, program, ranks, dict(_row(columns, line.split())), options)
+        return imported
+
+    def _add_row(
+        self,
+        imported: ImportedFile,
+        program: str,
+        ranks: Sequence[re.Match[str]],
+        result: dict[str, Any],
+        options: ImportOptions,
+    ) -> None:
+        group = [rank for rank in ranks if rank[1] == ranks[0][1]]
+        if program not in OPS:
+            known = ", ".join(OPS)
+            raise BadInput(
+                f"nccl-tests: the text does not say which program wrote it (a line 'Collective test starting: …' with "
+                f"one of {known}); measure again with -J FILE"
+            )
+        if len(group) < 2:
+            raise BadInput("nccl-tests: the text has fewer than two lines '#  Rank …', so nothing was transferred")
+        imported.host, imported.cpu = group[0][3], group[0][4].strip() or None
+        settings = "processes=one" if len({rank[2] for rank in group}) == 1 and program == "all_reduce_perf" else ""
+        self._add(imported, OPS[program], len(group), settings, result, options)
+
+    def _read_json(self, text: str, options: ImportOptions) -> ImportedFile:
         # nccl-tests prints an infinite bandwidth as a bare `inf`, which is not JSON.
         content = json_object(re.sub(r"(?<=[:,\[])\s*-?inf(?=[,}\]])", "null", text), self.name)
         arguments = content.get("args") or []
@@ -43,8 +96,7 @@ class NcclTests(Format):
         group = devices[0].get("group") if devices else None
         processes = sum(d.get("group") == group for d in devices)
         ranks = processes * _integer(config, "nthreads") * _integer(config, "ngpus")
-        version = _integer(content, "nccl_version")
-        imported = ImportedFile(self.name, "NCCL", f"{version // 10000}.{version // 100 % 100}.{version % 100}")
+        imported = ImportedFile(self.name, "NCCL", _version(_integer(content, "nccl_version")))
         if devices:
             imported.host, imported.cpu = str(devices[0].get("hostname")), str(devices[0].get("device_info"))
         if program not in OPS:
@@ -93,6 +145,36 @@ class NcclTests(Format):
                 imported.cases.append(ImportedCase(text, [], notes, reason, wrong=True))
             else:
                 imported.cases.append(ImportedCase(text, [samples], notes))
+
+
+def _version(code: int) -> str:
+    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
+
+
+def _row(columns: Sequence[str], words: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """A row of the text as JSON has it. The columns after `root` are those out of place, and then those in place."""
+    at = next((i for i, name in enumerate(columns) if name == "time"), len(columns))
+    first = dict(zip(columns[:at], words, strict=False))
+    yield from (("type", first.get("type")), ("redop", first.get("redop", "none")))
+    yield from ((name, int(first[name])) for name in ("size", "count"))
+    half = (len(columns) - at) // 2
+    if len(words) != len(columns):
+        return  # a row that is cut off has no time
+    for place, start in (("out_of_place", at), ("in_place", at + half)):
+        values = dict(zip(columns[start : start + half], map(_number, words[start : start + half]), strict=True))
+        time_us, rate = values.get("time"), values.get("algbw")
+        if time_us and rate and abs(int(first["size"]) / time_us / 1e3 - rate) > 0.05 * rate + 0.006:
+            time_us = None  # the columns are others than they seem
+        wrong = values.get("#wrong")
+        yield place, {"time": time_us, "bus_bw": values.get("busbw"), "nwrong": wrong}
+
+
+def _number(word: str) -> float | None:
+    """None for N/A."""
+    try:
+        return float(word)
+    except ValueError:
+        return None
 
 
 def _integer(value: dict[str, Any], name: str) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from deepbench.core.errors import BadInput
 from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, case_text, json_object
 
 TAGS = (
@@ -27,10 +26,6 @@ class Nvbench(Format):
 
     def read(self, text: str, options: ImportOptions) -> ImportedFile:
         content = json_object(text, self.name)
-        if not isinstance(content.get("meta"), dict):
-            raise BadInput(
-                "nvbench: the file has no meta, so it was written in 2021; measure again with a newer version"
-            )
         states = [(b, s) for b in _list(content, "benchmarks") for s in _list(b, "states")]
         first_device = states[0][1].get("device") if states else None
         name = next((d.get("name") for d in _list(content, "devices") if d.get("id") == first_device), None)

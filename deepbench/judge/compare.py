@@ -195,6 +195,8 @@ class Comparison:
     """Those of them that side a measured and side b did not: the reason by the text of the case."""
     unmeasured: int = 0
     """How many cases have no time on either side."""
+    unchecked: int = 0
+    """How many of them have times on both sides that nobody checked."""
     interleaved: bool = False
     between_sessions: float = 0.0
     """Standard deviation of log times from one session to another; 0 if unknown."""
@@ -245,6 +247,7 @@ def compare_files(
             comparison.left_out.append(f"{text}: not in {b.path.name}")
         elif why_a and why_b and "inconsistent" not in (summary.status, other.status):
             comparison.unmeasured += 1
+            comparison.unchecked += why_a == why_b == UNCHECKED
         elif why_a or why_b:
             comparison.left_out.append(f"{text}: {why_a or why_b} in {(a if why_a else b).path.name}")
         else:
@@ -317,10 +320,13 @@ def _same_run(a: ResultFile, b: ResultFile) -> bool:
     return bool(side_a and side_b and side_a["run"] and side_a["run"] == side_b["run"])
 
 
+UNCHECKED = "unchecked"
+
+
 def _no_time_reason(s: Summary, unchecked: bool) -> str | None:
     """Why a case has no time that counts; None if it has one."""
     if s.status == "unchecked" and not unchecked:
-        return "unchecked"
+        return UNCHECKED
     if s.status not in MEASURED or s.estimate is None:
         return f"{s.status}, {s.record['reason'] or 'no reason given'}"
     return None

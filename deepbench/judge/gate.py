@@ -35,6 +35,8 @@ class CaseOutcome:
     reason: str
     compared: ComparedCase | None
     """None if the case has no time any more."""
+    is_lost: bool = False
+    """Whether it is no slower time, but none: the case was not measured again, or fails."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def judge(comparison: Comparison, margin: float = MARGIN) -> GateVerdict:
     # One-sided: the hypothesis is that the second side is not slower.
     one_sided = {case: d.p / 2 if d.mean > 0 else 1 - d.p / 2 for case, d in differences.items()}
     p_values = stats.holm({case: min(1.0, comparison.looks * p) for case, p in one_sided.items()})
-    broken = [CaseOutcome(case, REGRESSION, reason, None) for case, reason in comparison.broken.items()]
+    broken = [CaseOutcome(case, REGRESSION, reason, None, is_lost=True) for case, reason in comparison.broken.items()]
     judged = [_judge(c, p_values.get(c.case), margin, comparison.reasons_of(c)) for c in comparison.cases]
     return GateVerdict(broken + judged)
 
@@ -131,8 +133,15 @@ def junit(outcome: GateVerdict, seconds: float = 0.0) -> str:
 
 def sentences(outcome: GateVerdict, most: int = 20) -> list[str]:
     """The verdict, then the cases that did not pass, the worst first, `most` of each verdict."""
-    named = {REGRESSION: "slower", CANNOT_TELL: "undecided", PASSED: "passed"}
-    counts = [f"{len(outcome.of(v))} {name}" for v, name in named.items() if outcome.of(v)]
+    regressions = outcome.of(REGRESSION)
+    lost = sum(c.is_lost for c in regressions)
+    numbers = {
+        "slower": len(regressions) - lost,
+        "not measured": lost,
+        "undecided": len(outcome.of(CANNOT_TELL)),
+        "passed": len(outcome.of(PASSED)),
+    }
+    counts = [f"{number} {name}" for name, number in numbers.items() if number]
     verdicts = {PASSED: "no regression", REGRESSION: "REGRESSION", CANNOT_TELL: "UNDECIDED"}
     lines = [f"{verdicts[outcome.verdict]}: {', '.join(counts)}"]
     for verdict in (REGRESSION, CANNOT_TELL):

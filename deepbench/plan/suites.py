@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import itertools
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -294,6 +295,10 @@ def left_out(name: str) -> list[LeftOut]:
     return _read_toml(path, base, parameters)[1] if path is not None and path.suffix.lower() in MODELS else []
 
 
+# A word for numbers of some type, which may be none of the precisions.
+TYPE = re.compile(r"(?:bf|fp|f|float|int|uint|i|u|s)[0-9]{1,3}(?:e[0-9]m[0-9])?|double|half|single|long")
+
+
 def _unknown(name: str) -> str:
     """The sentence about a word that is no suite, no operation and no file."""
     following = words_by_kind()
@@ -303,6 +308,8 @@ def _unknown(name: str) -> str:
                 f"{name} is a {kind}, which follows a case, such as gemm m=1760 n=128 k=1760 {name}; "
                 f"for suites and files use --{kind} {name}"
             )
+    if TYPE.fullmatch(name) and not meant(name, following["precision"]):
+        return f"there is no precision {name}; precisions are {', '.join(following['precision'])}"
     groups = suite_groups()
     folders = [group for group in groups if group != "other"]
     kinds: dict[str, Collection[str]] = {"suites": [*suite_files(), *folders], "operations": all_ops()}

@@ -7,20 +7,21 @@ of it has no buffers, and it knows nothing of operators that a framework compute
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.networks.traces.logs import Logged, cudnn, onednn, rocm
+from deepbench.networks.traces.logs.lines import FoundCall, LogText
 from deepbench.networks.traces.recorder import Recorder
 from deepbench.networks.traces.trace import MOST_CALLS, Trace, TracedCall
 
-LARGEST_BYTES = 256 * 2**20
+LARGEST_BYTES = 64 * 2**20
 
-# Longer lines are no line of these logs.
-MOST_CHARACTERS = 100_000
+# Each is read once, in some 0.2 ms.
+MOST_DIFFERENT = 20_000
 
 WANTED = (
     "wanted the log of a library: of oneDNN (ONEDNN_VERBOSE=1), rocBLAS (ROCBLAS_LAYER=2), "
@@ -44,55 +45,74 @@ def trace_log_text(text: str, title: str, source: str, steps: int = 1) -> Trace:
     if steps < 1:
         raise BadInput(f"steps must be at least 1, found {steps}")
     found, reasons = list[Logged](), list[str]()
-    for entry in _entries(text):
+    log = LogText(text)
+    for entry in _entries(log):
         if isinstance(entry, Logged):
             found.append(entry)
         else:
             reasons.append(entry)
+        if len(found) + len(reasons) > MOST_CALLS * steps:
+            raise BadInput(f"{source} has more than {MOST_CALLS * steps} calls; a step has at most {MOST_CALLS}")
+    left_out = _left_out(reasons, log.comments)
     if not found:
-        raise BadInput(f"{source}: {WANTED}" + (f"; the first line of one: {reasons[0]}" if reasons else ""))
-    if len(found) > MOST_CALLS * steps:
-        raise BadInput(f"{source} has {len(found)} calls; a trace has at most {MOST_CALLS}; shorten the log")
+        reason = f"no call was understood: {'; '.join(left_out)}" if left_out else WANTED
+        raise BadInput(f"{source}: {reason}")
     one = _one_step(found, steps, source)
-    notes = [f"{source}, log of {steps} steps" if steps > 1 else f"{source}, log"]
-    if fused := sum(entry.is_fused for entry in one):
-        notes.append(f"{fused} calls do more than their kernels")
-    if reasons:
-        lines = "1 line was" if len(reasons) == 1 else f"{len(reasons)} lines were"
-        notes.append(f"{lines} not understood, the first: {shorten(printable(reasons[0]), 200)}")
-    record = Recorder([TracedCall(entry.operator, entry.kernel, "", (), (), entry.bytes) for entry in one])
+    kind = f"log of {steps} steps" if steps > 1 else "log"
+    calls = [TracedCall(entry.operator, entry.kernel, "", (), (), entry.bytes) for entry in one]
+    record = Recorder(calls, notes=Counter(note for entry in one for note in entry.notes))
     is_training = any(" backward" in entry.kernel for entry in one if entry.kernel)
-    return record.trace(title, "; ".join(notes), is_training, None)
+    return record.trace(title, "; ".join([f"{source}, {kind}", *left_out]), is_training, None)
 
 
-def _entries(text: str) -> Iterator[Logged | str]:
-    """The calls of a log in their order; of those that are not understood the line and the reason."""
-    block, first = None, ""
-    for line in text.splitlines():
-        if len(line) > MOST_CHARACTERS:
-            continue
-        if block is not None and block.add(line):
-            continue
-        if block is not None:
-            yield from _block(block, first)
-        block, first = cudnn.starts(line), line
-        try:
-            if onednn.is_line(line):
-                yield onednn.read(line)
-            elif rocm.is_line(line):
-                yield from rocm.read(line)
-        except (BadInput, ValueError, LookupError, ArithmeticError) as error:
-            yield f"{shorten(line.strip(), 120)} ({error})"
-    if block is not None:
-        yield from _block(block, first)
+def _left_out(reasons: list[str], comments: int) -> list[str]:
+    """Sentences about what does not count."""
+    left_out = []
+    if reasons:
+        calls = "1 call was" if len(reasons) == 1 else f"{len(reasons)} calls were"
+        left_out.append(f"{calls} not understood, the first: {shorten(printable(reasons[0]), 400)}")
+    if comments:
+        left_out.append(f"{comments} call{'s' if comments > 1 else ''} in comments left out")
+    return left_out
 
 
-def _block(block: cudnn.CudnnCall, line: str) -> Iterator[Logged | str]:
-    if cudnn.is_work(block):
-        try:
-            yield cudnn.read(block)
-        except (BadInput, ValueError, LookupError, ArithmeticError) as error:
-            yield f"{shorten(line.strip(), 120)} ({error})"
+def _entries(log: LogText) -> Iterator[Logged | str]:
+    """The calls of a log in their order; of those that are not understood the line and the reason.
+
+    A network calls the same again and again, so each different line is read once.
+    """
+    known: dict[str, Sequence[Logged] | str] = {}
+    for call in log:
+        key = call.text
+        if call.library == "onednn":
+            if not onednn.is_execution(key):
+                continue
+            key = key.rpartition(",")[0]  # without its time
+        entries = known.get(key)
+        if entries is None:
+            if len(known) == MOST_DIFFERENT:
+                raise BadInput(f"the log has more than {MOST_DIFFERENT} different calls; shorten it")
+            entries = known[key] = _understood(call)
+        if isinstance(entries, str):
+            yield entries
+        else:
+            yield from entries
+
+
+def _understood(call: FoundCall) -> Sequence[Logged] | str:
+    """The kernels of a call, or its line and the reason why it is not understood."""
+    try:
+        match call.library:
+            case "onednn":
+                return [onednn.read(call.text)]
+            case "rocm":
+                return rocm.read(call.text)
+            case "cudnn":
+                block = cudnn.block_of(call)
+                return [cudnn.read(block)] if cudnn.is_work(block) else []
+    except (BadInput, ValueError, LookupError, ArithmeticError) as error:
+        first = call.text.partition("\n")[0]
+        return f"{shorten(first.strip(), 120)} ({error})"
 
 
 def _one_step(found: list[Logged], steps: int, source: str) -> list[Logged]:

@@ -17,6 +17,8 @@ AXES = ("d", "h", "w")
 
 Shape = Sequence[int]
 
+ONE_SIDED = "its padding is not the same on both sides, and that of its kernel is: outputs and FLOP are the same"
+
 
 # ---- memory
 
@@ -63,6 +65,11 @@ class Window:
             **_spatial("pad_", [pad for _, pad in found], 0),
             **_spatial("stride_", self.stride, 1),
         }
+
+    def is_even(self, image: Shape, outputs: Shape) -> bool:
+        """Whether a kernel with the same padding on both sides has exactly this image and these outputs."""
+        values = (image[2:], self.sides, outputs[2:], self.stride, self.dilation, self.low)
+        return all(_centered(*axis) == (axis[0], axis[-1]) for axis in zip(*values, strict=True))
 
 
 def convolution(

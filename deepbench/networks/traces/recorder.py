@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,9 @@ class Recorder:
     views: int = 0
     parts: dict[int, list[int]] = field(default_factory=dict)
     """Buffers that are used piece by piece, too: their pieces, which are buffers as well."""
+
+    notes: Counter[str] = field(default_factory=Counter)
+    """How calls differ from their kernels, each with the number of calls."""
 
     def buffer(self, size: int) -> int:
         """A new buffer of so many bytes."""
@@ -56,13 +60,16 @@ class Recorder:
             raise BadInput(f"the network has {len(numbers)} buffers; a trace has at most {MOST_BUFFERS}")
         return Trace(
             title=title,
-            source=source,
+            source="; ".join([source, *self._sentences()]),
             is_training=is_training,
             calls=tuple(calls),
             buffers=tuple(self.sizes[n] for n in numbers),
             views=self.views,
             parameters=parameters,
         )
+
+    def _sentences(self) -> Iterable[str]:
+        return (f"of {count} call{'s' if count > 1 else ''}: {note}" for note, count in self.notes.items())
 
     def _pieces(self, buffers: Iterable[int]) -> Iterable[int]:
         for buffer in buffers:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deepbench.core.errors import BadInput, shorten
 from deepbench.networks.traces.kernels import bytes_of
+
+# What comments in logs begin with.
+COMMENTS = ("#", "//")
+
+FUSED = "more than its kernel is done, such as an activation"
 
 
 @dataclass(frozen=True)
@@ -17,24 +22,38 @@ class Logged:
     """The library and what was called."""
     kernel: str | None
     bytes: int
-    is_fused: bool = False
-    """Whether the call does more than the kernel, such as an activation after a convolution."""
+    notes: tuple[str, ...] = ()
+    """How the call differs from its kernel, or what its bytes leave out."""
 
 
-def kernel_call(operator: str, kernel: str, is_fused: bool = False) -> Logged:
+def kernel_call(operator: str, kernel: str, *notes: str) -> Logged:
     """A call that is a kernel of ours."""
-    return Logged(operator, kernel, bytes_of(kernel), is_fused)
+    return Logged(operator, kernel, bytes_of(kernel), notes)
 
 
-def options(words: Sequence[str]) -> dict[str, str]:
-    """`-m 8 --lda 16 --fused` as names and values; the value of an option that stands alone is empty."""
+def options(command: str) -> dict[str, str]:
+    """`-m 8 --lda 16 --fused` as names and values; the value of an option that stands alone is empty.
+
+    Words at the end that belong to no option are left out: a frame, or the beginning of what another process wrote.
+    `BadInput` for other such words, and for an option with two values.
+    """
     found: dict[str, str] = {}
-    name = ""
-    for word in words:
+    name, stray = "", ""
+    for word in command.replace('"', " ").replace("'", " ").split():
+        if word.startswith(COMMENTS):
+            break
         if re.fullmatch(r"--?[A-Za-z_!@#$^].*", word):
-            name = word.lstrip("-")
-            name, _, value = name.partition("=")
-            found[name] = value
+            if stray:
+                raise BadInput(f"{shorten(stray)!r} belongs to no option")
+            name, has_value, value = word.lstrip("-").partition("=")
+            if found.get(name, value) != value and has_value:
+                raise BadInput(f"--{shorten(name)} stands there twice")
+            found.setdefault(name, value)
+            name = "" if has_value else name
         elif name:
+            if found[name] not in ("", word):
+                raise BadInput(f"--{shorten(name)} stands there twice")
             found[name], name = word, ""
+        else:
+            stray = stray or word
     return found

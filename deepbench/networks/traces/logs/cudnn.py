@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from deepbench.core.errors import BadInput
 from deepbench.networks.traces import kernel_rules as rules
 from deepbench.networks.traces.kernel_rules import Window
-from deepbench.networks.traces.logs import Logged, kernel_call
+from deepbench.networks.traces.logs import FUSED, Logged, kernel_call
+from deepbench.networks.traces.logs.lines import FoundCall
 
-HEADER = re.compile(r"^(?:I! )?[Cc]uDNN \(v[0-9 ]+\) function (cudnn\w+)\(\) called:")
+FUNCTION = re.compile(r"function (\w+)\(\) called:")
 VALUE = re.compile(r"^(?:i!)?(\s+)(\w+): (.*?);?$")
 
 PRECISIONS = {
@@ -96,10 +97,16 @@ class CudnnCall:
         return "nhwc" if strides[1] == 1 and shape[1] > 1 and math.prod(shape[2:]) > 1 else "nchw"
 
 
-def starts(line: str) -> CudnnCall | None:
-    """The call that a line begins."""
-    match = HEADER.match(line)
-    return CudnnCall(match[1]) if match else None
+def block_of(call: FoundCall) -> CudnnCall:
+    """The call with its arguments; each line of it may have the same text before it."""
+    first, *lines = call.text.splitlines()
+    match = FUNCTION.search(first)
+    assert match is not None, "it is what the call was found by"
+    block = CudnnCall(match[1])
+    for line in lines:
+        if not block.add(line.removeprefix(call.before)):
+            break
+    return block
 
 
 def is_work(block: CudnnCall) -> bool:
@@ -112,8 +119,8 @@ def read(block: CudnnCall) -> Logged:
     find = KERNELS.get(block.function)
     if find is None:
         raise BadInput(f"{block.function}: its sizes are not in the log")
-    is_fused = "Activation" in block.function and "Convolution" in block.function
-    return kernel_call(f"cudnn.{block.function.removeprefix('cudnn')}", find(block), is_fused)
+    notes = [FUSED] if "Activation" in block.function and "Convolution" in block.function else []
+    return kernel_call(f"cudnn.{block.function.removeprefix('cudnn')}", find(block), *notes)
 
 
 def _conv(direction: str, x: str, w: str, y: str) -> Callable[[CudnnCall], str]:

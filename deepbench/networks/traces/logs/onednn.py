@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from deepbench.core.errors import BadInput
@@ -20,7 +20,7 @@ from deepbench.core.onednn_text import CHANNELS_FIRST, CHANNELS_LAST, numbers, p
 from deepbench.networks.traces import kernel_rules as rules
 from deepbench.networks.traces.kernel_rules import Window
 from deepbench.networks.traces.kernels import kernel_text
-from deepbench.networks.traces.logs import Logged, kernel_call
+from deepbench.networks.traces.logs import FUSED, Logged, kernel_call
 
 BYTES = {
     **{"f64": 8, "f32": 4, "s32": 4, "s64": 8, "bf16": 2, "f16": 2, "s8": 1, "u8": 1, "boolean": 1},
@@ -40,6 +40,12 @@ ELTWISE = {
     "elu": "elu",
 }
 ACTIVATIONS = {"eltwise_relu": "relu", "eltwise_gelu_erf": "gelu", "eltwise_swish": "silu"}
+# After `exec`: engine, primitive, implementation, propagation, arrays, attributes, other words, problem and time.
+FIELDS = 9
+
+# Primitives whose result, which the problem does not list, is as large as their largest operand.
+SAME_RESULT = ("binary", "sum")
+
 CELLS = {"vanilla_rnn": "vanilla", "vanilla_lstm": "lstm", "vanilla_gru": "gru", "lbr_gru": "gru"}
 
 
@@ -48,6 +54,8 @@ class _LoggedArray:
     kind: str
     tag: str
     """The order of its axes; empty if the library chose its layout."""
+    mask: int | None
+    """Of a bias: which axes of the result it has, a bit each."""
 
 
 @dataclass(frozen=True)
@@ -92,28 +100,35 @@ class _Primitive:
         return [part.partition(":")[0] for part in re.split(r"[+;]", found[1]) if part] if found else []
 
 
-def is_line(line: str) -> bool:
-    """Whether this is a line of oneDNN's log about a primitive that ran."""
-    return bool(re.match(r"(onednn|dnnl)_verbose,([^,]*,){0,3}?exec,", line))
+def is_execution(line: str) -> bool:
+    """Whether a line is about a primitive that ran; others are about the library, or about what was created."""
+    return bool(re.match(r"\w+_verbose,([^,]*,){0,3}?exec,", line))
 
 
 def read(line: str) -> Logged:
     """The call of a line; `BadInput` says why it is not understood."""
+    if line.startswith("mkldnn_verbose"):
+        raise BadInput("this is MKL-DNN 0.x, which does not log the types of all arrays; oneDNN 1.0 and later are read")
     words = line.strip().split(",")
     fields = words[words.index("exec") + 1 :]
-    if len(fields) < 9:
+    if len(fields) < FIELDS:
         raise BadInput("the line is cut off")
     _, name, _, propagation, arrays = fields[:5]
     other, problem, time = fields[-3:]
-    if not re.fullmatch(r"[0-9.e+-]+", time):
+    time, _, _ = time.strip().partition(" ")  # a frame may follow
+    if not re.fullmatch(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", time):
         raise BadInput("the line does not end with a time")
+    # Only attributes may contain commas.
+    if problem.isdecimal() or (len(fields) > FIELDS and not fields[5]):
+        raise BadInput(f"the line has {len(fields) - FIELDS} commas more than it has fields; is one a decimal comma?")
     found: dict[str, _LoggedArray] = {}
     for text in arrays.split():
         if match := ARRAY.match(text):
             tag = re.search(r"blocked:([A-Za-z0-9]*)", match[3])
+            mask = re.search(r"mask(\d{1,4})", match[3])
             if match[2] != "undef":
                 own = match[1] if match[1] not in found else f"{match[1]}_{len(found)}"  # both of a sum are `src`
-                found[own] = _LoggedArray(match[2], tag[1] if tag else "")
+                found[own] = _LoggedArray(match[2], tag[1] if tag else "", int(mask[1]) if mask else None)
     pairs = (word.partition(":") for word in other.split())
     values = {key: value for key, _, value in pairs}
     primitive = _Primitive(name, propagation, found, ",".join(fields[5:-3]), values, problem)
@@ -124,29 +139,71 @@ def read(line: str) -> Logged:
         except (BadInput, ValueError, LookupError, ZeroDivisionError):
             kernel = None
         if kernel is not None:
-            fused = [o for o in primitive.post_operations if o != "sum" and o not in ACTIVATIONS]
-            is_activated = "activation=" in kernel
-            fused += [o for o in primitive.post_operations if o in ACTIVATIONS and not is_activated]
-            return kernel_call(operator, kernel, bool(fused))
-    return Logged(operator, None, _bytes(primitive))
+            return kernel_call(operator, kernel, *_notes(primitive, kernel))
+    known, left_out = _bytes(primitive)
+    notes = [f"the bytes leave out {' and '.join(left_out)}, whose sizes are not in the log"] if left_out else []
+    return Logged(operator, None, known, tuple(notes))
 
 
-def _bytes(primitive: _Primitive) -> int:
-    """Bytes of a primitive without a kernel: every array has as many elements as the problem."""
-    sizes = shapes(primitive.problem)
-    if sizes is not None:
-        elements = [math.prod(shape) for shape in sizes]
-    else:
-        found = numbers(primitive.problem)
-        if "mb" not in found:
+def _notes(p: _Primitive, kernel: str) -> list[str]:
+    """How a call differs from its kernel."""
+    is_activated = "activation=" in kernel
+    fused = [o for o in p.post_operations if o != "sum" and not (o in ACTIVATIONS and is_activated)]
+    notes = [FUSED] if fused else []
+    if p.name in ("convolution", "deconvolution", "pooling", "pooling_v2"):
+        found = numbers(p.problem)
+        image, result = _shape(found, "i", "ic"), _shape(found, "o", "ic")
+        if p.name == "deconvolution":
+            image, result = result, image
+        if not _window(found).is_even(image, result):
+            notes.append(rules.ONE_SIDED)
+    return notes
+
+
+def _bytes(primitive: _Primitive) -> tuple[int, list[str]]:
+    """Bytes of a primitive without a kernel, and the arrays whose sizes the log does not say."""
+    arrays = {name: array for name, array in primitive.arrays.items() if name != "scratchpad"}
+    found = _elements_by_name(primitive)
+    if found is None:
+        stated = shapes(primitive.problem)
+        if stated is None:
             raise BadInput(f"{primitive.name}: the problem {primitive.problem!r} is not understood")
-        channels = max(found.get("ic", 1), found.get("oc", 1))
-        pixels = (max(found.get(f"i{axis}", 1), found.get(f"o{axis}", 1)) for axis in "dhw")
-        elements = [found["mb"] * channels * math.prod(pixels)]
-    # The result is the last array, and as large as the largest operand if its size is not stated.
-    whole = [array for name, array in primitive.arrays.items() if name != "scratchpad"]
-    per_array = [*elements[: len(whole)], *[max(elements)] * (len(whole) - len(elements))]
-    return sum(BYTES[array.kind] * n for array, n in zip(whole, per_array, strict=True))
+        elements = [math.prod(shape) for shape in stated]
+        # One shape is that of all arrays; of several, each array has its own, and a result as large as the largest.
+        rest = len(arrays) - len(elements)
+        result = [max(elements)] if len(elements) == 1 or primitive.name in SAME_RESULT else [None]
+        found = dict(zip(arrays, [*elements[: len(arrays)], *result * rest], strict=True))
+    known = {name: n for name in arrays if (n := found.get(name.removeprefix("diff_"), found.get(name))) is not None}
+    moved = sum(BYTES[arrays[name].kind] * n for name, n in known.items())
+    return moved, sorted(set(arrays) - set(known))
+
+
+def _elements_by_name(p: _Primitive) -> Mapping[str, int | None] | None:
+    """Elements of the arrays of a product or of an operation on images; None: the problem lists shapes in order."""
+    if p.name == "matmul":
+        operands = _product_shapes(p.problem)
+        if operands is None:
+            return None
+        left, right = operands
+        result = [*(max(a, b) for a, b in zip(left[:-2], right[:-2], strict=True)), left[-2], right[-1]]
+        bias = p.arrays.get("bia")
+        mask = bias.mask if bias and bias.mask is not None else 1 << (len(result) - 1)
+        biases = math.prod(n for i, n in enumerate(result) if mask >> i & 1)
+        return {"src": math.prod(left), "wei": math.prod(right), "bia": biases, "dst": math.prod(result)}
+    found = numbers(p.problem)
+    if "mb" not in found:
+        return None
+    inputs, outputs = found.get("ic", found.get("oc", 1)), found.get("oc", found.get("ic", 1))
+    image = math.prod(found.get(f"i{axis}", 1) for axis in "dhw")
+    result = math.prod(found.get(f"o{axis}", found.get(f"i{axis}", 1)) for axis in "dhw")
+    is_filter = any(f"k{axis}" in found for axis in "dhw")
+    window = math.prod(found.get(f"k{axis}", 1) for axis in "dhw") if is_filter else image
+    source, target = found["mb"] * inputs * image, found["mb"] * outputs * result
+    return {
+        **{"src": source, "data": source, "dst": target, "src_0": source, "src_1": source},
+        **{"wei": inputs * outputs * window // found.get("g", 1), "bia": outputs},
+        **dict.fromkeys(("mean", "variance", "stats", "scale", "shift", "ss"), inputs),
+    }
 
 
 # ---- kernels
@@ -208,15 +265,27 @@ def _transposed(array: _LoggedArray, axes: int) -> int | None:
     return {letters[-1]: 0, letters[-2]: 1}.get(array.tag[-1])
 
 
-def _matmul(p: _Primitive) -> str | None:
-    sizes = shapes(p.problem)
+def _product_shapes(problem: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Of both operands, by rows; version 1 writes `b4m2n8k16`. None if they do not fit."""
+    if match := re.fullmatch(r"(?:b(\d{1,18}))?m(\d{1,18})n(\d{1,18})k(\d{1,18})", problem):
+        batch = (int(match[1]),) if match[1] else ()
+        m, n, k = map(int, match.groups()[1:])
+        return (*batch, m, k), (*batch, k, n)
+    sizes = shapes(problem)
     if sizes is None or len(sizes) < 2:
         return None
     left, right = sizes[:2]
+    fits = len(left) == len(right) > 1 and left[-1] == right[-2]
+    return (left, right) if fits else None
+
+
+def _matmul(p: _Primitive) -> str | None:
+    sizes = _product_shapes(p.problem)
+    if sizes is None:
+        return None
+    left, right = sizes
     src, weights, dst = p.array("src"), p.array("wei"), p.array("dst")
     n, k, m = left[-2], left[-1], right[-1]
-    if right[-2] != k or len(left) != len(right):
-        return None
     batch = math.prod(max(a, b) for a, b in zip(left[:-2], right[:-2], strict=True))
     precision = precision_of(src.kind, weights.kind)
     if precision in ("i8", "i8u8") and BYTES[dst.kind] != 4:

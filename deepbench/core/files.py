@@ -26,6 +26,9 @@ SAFELY = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 GZIP_MAGIC = b"\x1f\x8b"
 
+# What Git LFS leaves in the place of a large file that was not fetched.
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
 # Characters of a name in a message.
 MOST_OF_NAME = 300
 
@@ -90,6 +93,8 @@ def read_regular(path: Path, most_bytes: int, wanted: str) -> bytes:
             raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}; expected {wanted}") from None
     if len(content) > most_bytes:
         raise BadInput(f"{printable(str(path))} has more than {most_bytes} bytes; expected {wanted}")
+    if content.startswith(LFS_POINTER):
+        raise BadInput(f"{printable(str(path))} is a pointer of Git LFS, not the file itself; fetch it: git lfs pull")
     return content
 
 

@@ -81,6 +81,8 @@ class ImportedFile:
     version: str | None = None
     host: str | None = None
     cpu: str | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    """What else it says about the machine and the measurement, such as `timer`; names as in the header."""
     cases: list[ImportedCase] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     """What was skipped, each with the reason."""
@@ -162,7 +164,7 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
             "tool": f"deepbench {VERSION}, imported from {imported.program}",
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": list(command),
-            "machine": {"host": imported.host, "cpu": options.machine or imported.cpu},
+            "machine": {"host": imported.host, "cpu": options.machine or imported.cpu, **imported.facts},
             "libraries": {case.backend: {"library": library} for _, case in cases},
             "plan": {
                 "cases": [{"case": case.text, "sources": []} for _, case in cases],

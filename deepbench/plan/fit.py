@@ -126,7 +126,8 @@ def _changed(op: Op, problem: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def _stages(op: Op, problem: Any) -> tuple[Stage, ...]:
-    if op.name == "gemm" and problem.b_t:  # the gradient of weights: the tokens are summed over
+    # The gradient of weights sums over the tokens, of which there are more than outputs.
+    if op.name == "gemm" and problem.b_t and problem.k >= problem.n:
         return ((("k",), TOKENS), (("m", "n"), 1), (("k",), 1))
     integers = tuple(name for name, value in problem.values.items() if isinstance(value, int) and name != "ranks")
     return STAGES.get(op.name, ((integers, 1),))

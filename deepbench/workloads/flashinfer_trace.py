@@ -60,7 +60,7 @@ ELEMENTWISE = {
 }
 
 # `op_type` that a name may begin with where a definition has none. Their tensors leave little open.
-NAMED = ("gemm", "gqa_paged", "gqa_ragged", "mla_paged", "mla_ragged", "moe", "rmsnorm")
+NAMED = ("gemm", "gqa_paged", "gqa_ragged", "mla_ragged", "rmsnorm")
 
 # Words in the name of a definition that say it computes more than its `op_type`.
 FURTHER = (
@@ -68,6 +68,18 @@ FURTHER = (
     *("relu", "residual", "rope", "scaled", "sigmoid", "silu", "sink", "sinks", "sliding", "softcap", "softcapping"),
     *("sparse", "swiglu", "tanh", "window"),
 )
+
+# Functions that a reference calls only if it computes more than its `op_type`, unless this has the same name.
+CALLED = ("cos", "dropout", "gelu", "relu", "sigmoid", "silu", "sin", "softplus", "tanh")
+CALL = re.compile(r"\b([a-z][a-z_0-9]{0,40})_?\(")
+
+# A scale that is used as 1 + weight, as models of the Gemma family do.
+WEIGHT = r"\(?\s*(?:weight|weights|gamma|w)\b(?:\.[a-z0-9_]+(?:\([a-z0-9_.]*\))?){0,3}"
+ONE = r"\b1(?:\.0*)?"
+SHIFTED = re.compile(rf"{ONE}\s*\+\s*{WEIGHT}|{WEIGHT}\s*\)?\s*\+\s*{ONE}(?![0-9.])")
+
+# Characters of a description and of a reference that are searched.
+MOST_TEXT = 100_000
 
 # Inputs of their attention kernels. `lse`, the logarithm of the sum of exponentials, is a second output.
 ATTENTION_INPUTS = ("q", "k", "v", "k_cache", "v_cache", "qo_indptr", "kv_indptr", "kv_indices", "kv_last_page_len")
@@ -110,6 +122,8 @@ class Definition:
     """A number, an expression of other axes, or None where workloads have the value."""
     inputs: Mapping[str, DefinedArray]
     outputs: Mapping[str, DefinedArray]
+    text: str = ""
+    """Its description and its reference: words about its mathematics."""
 
     def tagged(self, space: str) -> tuple[str, ...]:
         """What follows `space:` in the tags, such as `llama-3.1-8b` of `model:llama-3.1-8b`."""
@@ -246,7 +260,19 @@ def _match(d: Definition) -> MatchedOperation:
     words = ["fused"] if "fused" in d.tags else re.split("[^a-z]+", d.name.lower())
     if further := next((word for word in words if word in FURTHER and word not in own), None):
         raise NoMatch(f"it is more than {kind}: its name or a tag says {further}")
+    _require_plain(d, own)
     return match
+
+
+def _require_plain(d: Definition, own: set[str]) -> None:
+    """`NoMatch` if its words say that it computes something else. They are searched, never executed."""
+    if shifted := SHIFTED.search(d.text):
+        raise NoMatch(f"its scale is used as weight + 1 (its text says {shorten(printable(shifted[0]), 60)!r})")
+    functions = [re.split("[^a-z]+", api.lower()) for api in d.tagged("fi_api")]
+    named = {word for words in functions for word in words if word in FURTHER}
+    called = {match[1].rstrip("_") for match in CALL.finditer(d.text)} & set(CALLED)
+    if further := sorted((named | called) - own):
+        raise NoMatch(f"it is more than {d.kind}: its reference or its function says {further[0]}")
 
 
 def _problem(match: MatchedOperation, sizes: Sizes) -> ForeignProblem:
@@ -578,6 +604,7 @@ def _definition(table: Any, path: Path) -> Definition | None:
         axes,
         inputs,
         outputs,
+        "\n".join(str(table.get(name) or "")[:MOST_TEXT] for name in ("description", "reference")),
     )
 
 

@@ -1,5 +1,6 @@
 """Files of other programs: each is recognized, and its cases and times are imported or reported as left out."""
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -81,7 +82,7 @@ def test_logs_in_one_file_keep_their_ranks(tmp_path):
 
 
 def test_a_second_time_of_a_case_is_left_out():
-    line = "perf,cpu,brg,,--mode=P --matmul {}8x8:8x8,0.1,1,1,1,1,1"
+    line = "perf,cpu,brg,,--mode=P --matmul {}8x8:8x8,0.001,1,1,1,1,1"
     text = "\n".join(line.format(o) for o in ("", "", "--attr-post-ops=sum ", "--wtag=ab ", "--attr-post-ops=relu "))
     found = formats.read(text, formats.ImportOptions())
     _, records = formats.to_results(found, formats.ImportOptions(), [])
@@ -100,7 +101,7 @@ def test_a_second_time_of_a_case_is_left_out():
     ],
 )
 def test_benchdnn_lines_with_other_work_are_left_out(options):
-    text = f"perf,cpu,brg,,--mode=P --matmul {options}8x8:8x8,0.1,1,1,1,1,1"
+    text = f"perf,cpu,brg,,--mode=P --matmul {options}8x8:8x8,0.001,1,1,1,1,1"
     found = formats.read(text, formats.ImportOptions())
 
     assert [] == found.cases
@@ -118,7 +119,7 @@ def test_benchdnn_lines_with_other_work_are_left_out(options):
     ],
 )
 def test_benchdnn_convolutions_keep_their_types_and_layout(options, words):
-    text = f"perf,cpu,brg,,--mode=P --conv {options}mb1ic8ih9oc8oh9kh3ph1,0.1,1,1,1,1,1"
+    text = f"perf,cpu,brg,,--mode=P --conv {options}mb1ic8ih9oc8oh9kh3ph1,0.001,1,1,1,1,1"
     found = formats.read(text, formats.ImportOptions())
 
     assert [words] * bool(words) == [c.text[c.text.index("forward") :] for c in found.cases]
@@ -271,7 +272,7 @@ def test_damaged_files_give_fewer_cases_or_one_sentence(path):
             assert "\n" not in str(error)
 
 
-PERF = "perf,cpu,brg,,--mode=P --conv {},0.1,1,1,1,1,1"
+PERF = "perf,cpu,brg,,--mode=P --conv {},0.001,1,1,1,1,1"
 SLOW = {
     "blanks": "m n k time (usec)" + " " * 9_000,
     "letters": PERF.format("a" * 9_000),
@@ -286,7 +287,8 @@ def test_the_time_to_read_a_line_grows_with_its_length_alone(line):
     for program in (formats.formats()["benchdnn"], formats.formats()["DeepBench"]):
         begin = time.process_time()
         program.matches(text)
-        program.read(f"# Number of Ranks 2\neduce\n{text}", formats.ImportOptions())
+        with contextlib.suppress(BadInput):
+            program.read(f"# Number of Ranks 2\neduce\n{text}", formats.ImportOptions())
 
         assert time.process_time() - begin < 2
 

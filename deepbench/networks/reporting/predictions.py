@@ -14,7 +14,7 @@ from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gai
 from deepbench.networks.predictions.forecast import Forecast
 from deepbench.networks.predictions.memory import memory_of
 from deepbench.networks.predictions.predict import KernelShare, Prediction
-from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text
+from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text, note_lines
 from deepbench.networks.traces.trace import Trace
 from deepbench.reporting.bars import StackedBar, svg
 from deepbench.reporting.output import Report, json_text
@@ -82,7 +82,7 @@ def summary(
     if (gain := gain_text(p, alternatives)) is not None:
         lines.append(("libraries", gain))
     lines.append(("memory", _memory(trace, capacity)))
-    return lines
+    return [*lines, *note_lines(trace)]
 
 
 def _memory(trace: Trace, capacity: tuple[str, int] | None) -> str:
@@ -259,6 +259,7 @@ def values(
     return {
         "title": prediction.trace.title,
         "source": prediction.trace.source,
+        "notes": list(prediction.trace.notes),
         "training": prediction.trace.is_training,
         "library": prediction.library,
         "threads": prediction.threads,

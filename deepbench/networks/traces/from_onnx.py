@@ -18,6 +18,7 @@ them, such as `batch`, or by input and axis, such as `x.0`.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -141,7 +142,7 @@ def _model(onnx: Any, path: Path) -> Any:
         if node.op_type in CONTROL_FLOW and node.domain in OWN_DOMAINS:
             raise BadInput(
                 f"{name} has the operator {node.op_type} ({shorten(printable(node.name)) or 'without a name'}), which "
-                "decides by data what runs; export the network without control flow"
+                "runs a network of its own, and such operators are not read; export the network without control flow"
             )
     return model
 
@@ -314,8 +315,28 @@ class _OnnxGraph:
         except Exception as error:
             what = f"{node.op_type} {shorten(printable(node.name))}".strip()
             reason = shorten(printable(str(error)), 200)
-            raise BadInput(f"{self.name}: the arrays of {what} do not fit together ({reason})") from None
+            raise BadInput(f"{self.name}: {what} or its arrays are not valid ({reason})") from None
+        if domain and not inferred:
+            self._require_shapes(node)
         return [self._result(n, inferred.get(n), is_constant) if n else None for n in node.output]
+
+    def _require_shapes(self, node: Any) -> None:
+        """`BadInput` if an operator of others has results whose shapes the file leaves open; it names all of those."""
+
+        def missing_of(operator: Any) -> list[str]:
+            found = [self._fill(n, self.own_types[n]) for n in operator.output if n in self.own_types]
+            return [name for names in found for name in names]
+
+        if missing_of(node):
+            following = itertools.dropwhile(lambda other: other is not node, self.graph.node)
+            foreign = [other for other in following if other.domain not in OWN_DOMAINS]
+            missing = dict.fromkeys(name for other in foreign for name in missing_of(other))
+            what = f"{node.op_type} of {node.domain} ({node.name or 'without a name'})"
+            example = " ".join(f"--set {n}=8" for n in missing)
+            raise BadInput(
+                f"{self.name} has the operator {shorten(printable(what))}, which is none of ONNX, so the shape of its "
+                f"result has to be stated: {shorten(printable(example), 300)}"
+            )
 
     def _result(self, name: str, inferred: Any, is_constant: bool) -> _Tensor | None:
         missing: list[str] = []
@@ -472,12 +493,16 @@ def _window(node: _Node, image: Sequence[int], sides: Sequence[int], outputs: Se
 
 def _conv(graph: _OnnxGraph, node: _Node) -> str:
     x, w, y = node.input(0), node.input(1), node.output
-    return _convolution(node, x, w, y, x.kind, bias=_yes(node.optional(2)))
+    return _convolution(graph, node, (x, w, y), x.kind, bias=_yes(node.optional(2)))
 
 
-def _convolution(node: _Node, x: _Tensor, w: _Tensor, y: _Tensor, precision: str | None, **settings: str) -> str:
-    window = _window(node, x.shape, w.shape[2:], y.shape)
-    return rules.convolution(window, x.shape, y.shape, precision, groups=node.number("group", 1), **settings)
+def _convolution(
+    graph: _OnnxGraph, node: _Node, arrays: tuple[_Tensor, _Tensor, _Tensor], precision: str | None, **settings: str
+) -> str:
+    """`arrays` are the image, the filters and the result."""
+    x, w, y = arrays
+    window, groups = _window(node, x.shape, w.shape[2:], y.shape), node.number("group", 1)
+    return rules.convolution(window, x.shape, y.shape, precision, "forward", groups, graph.record.notes, **settings)
 
 
 def _yes(tensor: _Tensor | None) -> str:
@@ -488,7 +513,8 @@ def _conv_transpose(graph: _OnnxGraph, node: _Node) -> str:
     """The data gradient of the convolution from its result to its input."""
     x, w, y = node.input(0), node.input(1), node.output
     window = _window(node, y.shape, w.shape[2:], x.shape)
-    return rules.convolution(window, y.shape, x.shape, x.kind, "backward_data", node.number("group", 1))
+    groups = node.number("group", 1)
+    return rules.convolution(window, y.shape, x.shape, x.kind, "backward_data", groups, graph.record.notes)
 
 
 def _gemm(graph: _OnnxGraph, node: _Node) -> str:
@@ -526,7 +552,7 @@ def _matmul_integer(graph: _OnnxGraph, node: _Node) -> str:
 
 def _conv_integer(graph: _OnnxGraph, node: _Node) -> str:
     x, w = node.input(0), node.input(1)
-    return _convolution(node, x, w, node.output, INTEGERS.get((w.kind, x.kind)), result="wide")
+    return _convolution(graph, node, (x, w, node.output), INTEGERS.get((w.kind, x.kind)), result="wide")
 
 
 def _qlinear_conv(graph: _OnnxGraph, node: _Node) -> str | None:
@@ -534,7 +560,7 @@ def _qlinear_conv(graph: _OnnxGraph, node: _Node) -> str | None:
     x, w, y = node.input(0), node.input(3), node.output
     if y.kind != x.kind:
         return None
-    return _convolution(node, x, w, y, INTEGERS.get((w.kind, x.kind)), bias=_yes(node.optional(8)))
+    return _convolution(graph, node, (x, w, y), INTEGERS.get((w.kind, x.kind)), bias=_yes(node.optional(8)))
 
 
 def _recurrent(cell: str) -> Callable[[_OnnxGraph, _Node], str]:
@@ -613,7 +639,7 @@ def _pooled(kind: str) -> Callable[[_OnnxGraph, _Node], str]:
     def find(graph: _OnnxGraph, node: _Node) -> str:
         x, y = node.input(0), node.output
         window = _window(node, x.shape, node.numbers("kernel_shape", []), y.shape)
-        return rules.pooling(kind, window, x.shape, y.shape, x.kind)
+        return rules.pooling(kind, window, x.shape, y.shape, x.kind, "forward", graph.record.notes)
 
     return find
 

@@ -11,7 +11,7 @@ operator's node is the newest when it is dispatched.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,6 +29,11 @@ from deepbench.networks.traces.trace import Trace, TracedCall
 FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense", "lift_fresh")
 
 OPTIMIZER = "optimizer"
+
+WITHOUT_AUTOCAST = (
+    "autocast was not applied, because PyTorch casts nothing without memory, so these precisions are those before it; "
+    "leave out --meta to see those of autocast"
+)
 
 # Optimizers of torch.optim that are an operation of ours.
 OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "Adagrad": "adagrad"}
@@ -87,6 +92,12 @@ class _StepRecorder(Recorder):
         return tuple(dict.fromkeys(self.buffer_of(t) for t in tensors if t.numel()))
 
     # ---- operators
+
+    def watch_autocast(self, arguments: Sequence[Any]) -> None:
+        """Remark that PyTorch casts nothing where tensors have no memory."""
+        is_enabled = any(map(self.torch.is_autocast_enabled, ("cpu", "cuda")))
+        if is_enabled and any(t.device.type == "meta" for t in tensors_in(arguments)):
+            self.remarks[WITHOUT_AUTOCAST] = None
 
     def dispatched(self, operator: Any, arguments: dict[str, Any], result: Any) -> None:
         """Record an operator that has run."""
@@ -378,6 +389,7 @@ def _recording(torch: Any, recorder: _StepRecorder, names: dict[Any, str]) -> It
             except BadInput:
                 found = None
             if found is None:
+                recorder.watch_autocast(args)
                 return func(*args, **kwargs)
             with recorder.scope(*found) as results:
                 stand_in = stand_ins.get(func) if args[0].device.type == "meta" else None

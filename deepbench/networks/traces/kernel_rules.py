@@ -7,6 +7,7 @@ channels, sides), in whatever order it is stored; the last side is the width.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -79,14 +80,17 @@ def convolution(
     precision: str | None,
     direction: str = "forward",
     groups: int = 1,
+    notes: Counter[str] | None = None,
+    /,
     **settings: str,
 ) -> str:
-    """A convolution from an image to a result, or a gradient of it.
+    """A convolution from an image to a result, or a gradient of it; `notes` counts those that differ from their kernel.
 
     A transposed convolution is the data gradient of the convolution from its result to its image.
     """
     sizes = {**window.sizes(image, outputs), "k": outputs[1], "groups": groups}
-    return kernel_text("conv", sizes | _spatial("dilation_", window.dilation, 1), precision, direction, **settings)
+    text = kernel_text("conv", sizes | _spatial("dilation_", window.dilation, 1), precision, direction, **settings)
+    return _noted(text, window, image, outputs, notes)
 
 
 def pooling(
@@ -96,12 +100,21 @@ def pooling(
     outputs: Shape,
     precision: str | None,
     direction: str = "forward",
+    notes: Counter[str] | None = None,
+    /,
     **settings: str,
 ) -> str:
-    """The largest number or the average of each window."""
+    """The largest number or the average of each window; `notes` counts those that differ from their kernel."""
     if any(n != 1 for n in window.dilation):
         raise BadInput("windows with gaps are not supported")
-    return kernel_text("pooling", {"kind": kind, **window.sizes(image, outputs)}, precision, direction, **settings)
+    text = kernel_text("pooling", {"kind": kind, **window.sizes(image, outputs)}, precision, direction, **settings)
+    return _noted(text, window, image, outputs, notes)
+
+
+def _noted(kernel: str, window: Window, image: Shape, outputs: Shape, notes: Counter[str] | None) -> str:
+    if notes is not None and not window.is_even(image, outputs):
+        notes[ONE_SIDED] += 1
+    return kernel
 
 
 def upsample(image: Shape, outputs: Shape, precision: str | None, direction: str = "forward", **settings: str) -> str:

@@ -119,8 +119,8 @@ def read(line: str) -> Logged:
     if not re.fullmatch(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", time):
         raise BadInput("the line does not end with a time")
     # Only attributes may contain commas.
-    if problem.isdecimal() or (len(fields) > FIELDS and not fields[5]):
-        raise BadInput(f"the line has {len(fields) - FIELDS} commas more than it has fields; is one a decimal comma?")
+    if len(fields) > FIELDS and (problem.isdecimal() or not fields[5]):
+        raise BadInput("the line has more commas than fields; one may be a decimal comma")
     found: dict[str, _LoggedArray] = {}
     for text in arrays.split():
         if match := ARRAY.match(text):
@@ -195,10 +195,10 @@ def _elements_by_name(p: _Primitive) -> Mapping[str, int | None] | None:
         return None
     inputs, outputs = found.get("ic", found.get("oc", 1)), found.get("oc", found.get("ic", 1))
     image = math.prod(found.get(f"i{axis}", 1) for axis in "dhw")
-    result = math.prod(found.get(f"o{axis}", found.get(f"i{axis}", 1)) for axis in "dhw")
+    result_image = math.prod(found.get(f"o{axis}", found.get(f"i{axis}", 1)) for axis in "dhw")
     is_filter = any(f"k{axis}" in found for axis in "dhw")
     window = math.prod(found.get(f"k{axis}", 1) for axis in "dhw") if is_filter else image
-    source, target = found["mb"] * inputs * image, found["mb"] * outputs * result
+    source, target = found["mb"] * inputs * image, found["mb"] * outputs * result_image
     return {
         **{"src": source, "data": source, "dst": target, "src_0": source, "src_1": source},
         **{"wei": inputs * outputs * window // found.get("g", 1), "bia": outputs},

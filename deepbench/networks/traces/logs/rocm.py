@@ -41,8 +41,10 @@ PRODUCT_PRECISIONS = {
 }
 
 # Options of products that are read.
-READ = ("f", "function", "r", "precision", "m", "n", "k", "transposeA", "transposeB", "transA", "transB", "batch_count")
-READ += ("batch", "alpha", "beta", "a_type", "b_type", "c_type", "d_type", "compute_type", "stride_a", "stride_b")
+READ = (
+    *("f", "function", "r", "precision", "m", "n", "k", "transposeA", "transposeB", "transA", "transB", "batch_count"),
+    *("batch", "alpha", "beta", "a_type", "b_type", "c_type", "d_type", "compute_type", "stride_a", "stride_b"),
+)
 
 # Options that do not change the work: places in memory, the choice of a kernel, values, repetitions and output.
 NEUTRAL = (
@@ -113,7 +115,7 @@ def _product(library: str, found: Mapping[str, str]) -> Logged:
         elif name not in (*READ, *NEUTRAL, *ADDED, *OF_ADDED):
             raise BadInput(f"--{shorten(name)} is not known, so it may change the work")
     m, n, k = (_size(found, name) for name in "mnk")
-    if next(reversed(found)) in ("m", "n", "k", "batch_count", "batch"):
+    if list(found)[-1] in ("m", "n", "k", "batch_count", "batch"):
         raise BadInput("it ends with a size, which may be cut off")
     stored = []
     for side in "AB":
@@ -204,8 +206,10 @@ class Driver:
         return values
 
 
-TIMING = ("iter", "i", "verify", "V", "time", "t", "wall", "w", "printconv", "P", "use_hip_graph", "J", "~", "&")
-TIMING += ("gpubuffer_check", "tuning_policy")
+TIMING = (
+    *("iter", "i", "verify", "V", "time", "t", "wall", "w", "printconv", "P", "use_hip_graph", "J", "~", "&"),
+    *("gpubuffer_check", "tuning_policy"),
+)
 IMAGE = {"n": "batchsize", "c": "in_channels", "H": "in_h", "W": "in_w", "F": "forw", "m": "mode"}
 IMAGE_SIZES = ("batchsize", "in_channels", "in_d", "in_h", "in_w")
 WINDOW = {"y": "fil_h", "x": "fil_w", "p": "pad_h", "q": "pad_w"}

@@ -12,7 +12,7 @@ from deepbench.api.filters import Filters, What, make_choices, plan_cases, words
 from deepbench.api.results import Results
 from deepbench.core.progress import Activity, Progress
 from deepbench.machine import describe, remembered
-from deepbench.machine.doctor import LoadWatch
+from deepbench.machine.doctor import Load, LoadWatch
 from deepbench.measuring import probes
 from deepbench.measuring.session import Options, Session
 from deepbench.measuring.sides import Turns, parse_sides, sides_of_file
@@ -31,6 +31,7 @@ __all__ = [
     "MANY_HEATS",
     "Activity",
     "Bar",
+    "Load",
     "LoadWatch",
     "Options",
     "Progress",

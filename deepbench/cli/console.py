@@ -13,7 +13,7 @@ from deepbench.cli.streams import print_for_programs, printable_lines, warn
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.api.measuring import Bar, LoadWatch
+    from deepbench.api.measuring import Bar, Load, LoadWatch
     from deepbench.api.results import FileResults, Part, Report, Table
 
 
@@ -63,16 +63,22 @@ def print_labelled(console: Console, label: str, text: str, style: str | None = 
     console.print(lines, style=style, markup=False, soft_wrap=True)
 
 
-def print_load(console: Console, watch: LoadWatch) -> None:
-    """One line if other programs use the CPUs."""
-    if text := load_text(watch):
+def print_load(console: Console, watch: LoadWatch) -> Load:
+    """One line if other programs use the CPUs. What they use."""
+    load = watch.load()
+    if text := _load_text(load):
         print_labelled(console, "busy", text, style="bold yellow")
+    return load
 
 
 def load_text(watch: LoadWatch) -> str | None:
     """What other programs use, and what that does to measurements; None if they are quiet."""
-    sentence = watch.load().sentence
-    advice = "disturbed times will be marked. Better stop these programs first, or run later."
+    return _load_text(watch.load())
+
+
+def _load_text(load: Load) -> str | None:
+    sentence = load.sentence
+    advice = "disturbed times are upper bounds (≤, D). Better stop these programs first, or run later."
     return f"{sentence}; {advice}" if sentence else None
 
 

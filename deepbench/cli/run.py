@@ -138,7 +138,7 @@ def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
     print_head(console, results_of(session.file), os.environ)
-    print_load(console, watch)
+    session.slowdown = print_load(console, watch).slowdown
     code = 0
     try:
         with progress_bar(console) as bar, interruptible():

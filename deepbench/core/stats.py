@@ -41,12 +41,14 @@ class Estimate:
     """The time of one case over all its processes, in seconds per call."""
 
     time_s: float
+    """An upper bound where it is disturbed."""
     low_s: float | None
     high_s: float | None
     processes: int
+    """How many it comes from."""
     undisturbed_fraction: float
     disturbed: bool = False
-    """Whether some process had too few undisturbed samples, so that all its samples were used."""
+    """Whether most processes had too few undisturbed samples."""
 
     @property
     def half_width(self) -> float | None:

@@ -23,11 +23,17 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{rounded:.{max(0, digits - 1 - exponent)}f}"
 
 
-def seconds(value: float | None) -> str:
+def seconds(value: float | None, digits: int = 3) -> str:
     """`12.3 µs`."""
     if value is None:
         return "–"
-    return scaled(value, ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")))
+    return scaled(value, ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")), digits)
+
+
+def at_most(value: float) -> str:
+    """`≤ 13 ms`: an upper bound in two digits, rounded up."""
+    exponent = math.floor(math.log10(value)) - 1
+    return f"≤ {seconds(math.ceil(value / 10.0**exponent * (1 - 1e-9)) * 10.0**exponent, 2)}"
 
 
 def joules(value: float) -> str:

@@ -76,6 +76,11 @@ class Load:
     """How many of them its other programs use."""
 
     @property
+    def slowdown(self) -> float:
+        """How much longer programs take that use all CPUs, if all share them equally."""
+        return 1 + (self.busy_cpus or 0.0) / max(1, self.cpus)
+
+    @property
     def sentence(self) -> str | None:
         """What disturbs measurements; None if nothing does.
 

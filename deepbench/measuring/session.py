@@ -126,6 +126,8 @@ class Session:
         self._prober = probes.Prober(limits.Limits(file.limits), libraries, self._measure, self._keep_limit)
         self._sharing = [self]
         """The sessions whose files get each new limit."""
+        self.slowdown = 1.0
+        """How much longer everything takes than on a quiet machine, for estimates of time."""
         mode = MODES.get(plan["mode"])
         self.environment = {
             **cold.environment(self.cases, file.header["machine"]),
@@ -222,12 +224,15 @@ class Session:
             heat = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
             return [heat] if heat else []
 
+        has_noticed = False
         while heats := batch():
             for heat in heats:
                 names = ", ".join(dict.fromkeys(case.backend for case, _ in heat))
                 case, number = heat[0]
                 text = f"round {number}  {case.text.replace(f' {case.backend} ', f' {names} ', 1)}"
-                progress(Activity(text, forecast.done, forecast.total, forecast.left_s))
+                notice = None if has_noticed else self._notice()
+                has_noticed = has_noticed or notice is not None
+                progress(Activity(text, forecast.done, forecast.total, forecast.left_s, notice))
                 for record in measure_together([(self, case, number) for case, number in heat]):
                     forecast.add(record)
         self._ask_for_fewer_threads(progress, ends)
@@ -239,6 +244,17 @@ class Session:
                 f"{before_s:.1f} s, and one round of the cheapest case takes about {cheapest_s:.1f} s; "
                 f"allow at least {math.ceil(1.2 * (before_s + cheapest_s))} s"
             )
+
+    def _notice(self) -> str | None:
+        """What to tell people once the first cases show that other programs disturb everything."""
+        measured = [r for r in self.file.records if r["measurement"]]
+        if len(measured) < ENOUGH_DISTURBED or summary.undisturbed_rounds(measured):
+            return None
+        return (
+            f"Other programs disturbed all of the first {len(measured)} measurements, so their times will be upper "
+            "bounds, and no order of libraries follows from them. What helps: stop these programs, measure fewer "
+            "threads (--threads 1), or run later. deepbench info --doctor names what disturbs."
+        )
 
     def _ask_for_fewer_threads(self, progress: Progress, ends: float | None) -> None:
         """Measure cases that no limit explains with one thread, once and quickly, as far as time allows."""
@@ -297,13 +313,17 @@ class Session:
         if case.backend in self._unavailable:
             return 0.0
         peak = self._prober.limits.peak(case.precision.name, case.library.device, case.threads)
-        return estimated_s(case, peak, self.rules)
+        return self.slowdown * estimated_s(case, peak, self.rules)
 
     def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
         """Measure the limits that these cases need and that are not known here yet."""
         here = [case for case in cases if case.backend not in self._unavailable]
         header = self.file.header
         self._prober.complete(here, header["machine"], progress, header["plan"].get("budget_s"))
+
+
+# Measurements after which a run says that it is disturbed all the time.
+ENOUGH_DISTURBED = 10
 
 
 def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Record]:

@@ -60,6 +60,8 @@ def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
         return None
     if done < rounds.least:
         return done + 1
+    if done > 1 and not summary.undisturbed_rounds(records):
+        return None  # other programs run all the time, so one more would not help
     if done >= rounds.most or sum(map(_duration_s, records)) > rounds.most_s:
         return None
     estimate, _ = summary.estimate(records)

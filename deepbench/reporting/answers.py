@@ -11,7 +11,14 @@ from textwrap import wrap
 from deepbench.core import units
 from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.reporting.cases import LibraryRanking, rankings
-from deepbench.reporting.notes import BELOW_MINIMUM, ONE_PROCESS, SUMS_NOTE, SUMS_OF_16_BITS, below_minimum
+from deepbench.reporting.notes import (
+    BELOW_MINIMUM,
+    ONE_PROCESS,
+    SUMS_NOTE,
+    SUMS_OF_16_BITS,
+    below_minimum,
+    disturbed_sentences,
+)
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, faster_with_fewer_threads
 
@@ -50,12 +57,11 @@ def of_run(summaries: Sequence[Summary], known: Limits) -> list[str]:
     """
     groups = [group for group in rankings(summaries) if not any(s.is_disturbed for s in group.ranked)]
     ranked = [s for s in summaries if s.is_ranked]
-    disturbed = sum(s.is_disturbed for s in ranked)
     sentences = [
-        *_highest_rates(ranked, known),
+        *_highest_rates([s for s in ranked if not s.is_disturbed], known),
         _fastest_libraries(groups),
         f"{_counts(summaries)}{_most_frequent_reason(summaries)}",
-        f"Disturbed times (flag D): {disturbed} of {len(ranked)}; run again on a quiet machine." if disturbed else None,
+        *disturbed_sentences(summaries),
         _limits_in_short([limit for group in groups if group.ranked and (limit := known.nearest(group.ranked[0]))]),
         _more_threads_sentence(summaries),
     ]
@@ -80,7 +86,9 @@ def _answers(
     known: Limits,
 ) -> list[str | None]:
     limits = _limits_reached([limit for limit in of_fastest if limit])
-    return [*_highest_rates(ranked, known), _fastest_libraries(groups), limits]
+    quiet = [group for group in groups if not any(s.is_disturbed for s in group.ranked)]
+    rates = _highest_rates([s for s in ranked if not s.is_disturbed], known)
+    return [*rates, _fastest_libraries(quiet), limits]
 
 
 def _highest_rates(ranked: Sequence[Summary], known: Limits) -> list[str | None]:

@@ -34,7 +34,12 @@ FIRST_CALL = Note(
 PYTHON_LOOP = Note(
     "python_loop", "Python loop", "Python loop: calls are made from Python, which adds 0.5 µs per call.", flag="L"
 )
-DISTURBED = Note("disturbed", "disturbed", "disturbed: other programs interfered; do not trust this time.", flag="D")
+DISTURBED = Note(
+    "disturbed",
+    "disturbed",
+    "disturbed: other programs interfered, so the time is an upper bound (≤) from the fastest samples.",
+    flag="D",
+)
 FEW_SAMPLES = Note(
     "few_undisturbed",
     "few undisturbed",
@@ -119,8 +124,8 @@ def disturbed_sentences(summaries: Sequence[Summary]) -> list[str]:
     if not disturbed:
         return []
     counts = f"{len(disturbed)} of {len(timed)} time{'s' * (len(timed) > 1)}"
-    are = "are" if len(disturbed) > 1 else "is"
-    return [f"{counts} {are} disturbed by other programs and {are} marked; run again on a quiet machine."]
+    are = "are upper bounds" if len(disturbed) > 1 else "is an upper bound"
+    return [f"{counts} {are} (≤, D), because other programs ran; run again on a quiet machine."]
 
 
 def note_texts(notes: list[Note]) -> str:

@@ -41,7 +41,7 @@ class Summary:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other programs disturbed its time so much that it is not trusted."""
+        """Whether other programs disturbed it so much that its time is an upper bound."""
         return self.estimate is not None and self.estimate.disturbed
 
     @property
@@ -61,6 +61,11 @@ class Summary:
     def is_group(self) -> bool:
         """Whether several ranks solve the problem together."""
         return self.record["is_group"]
+
+    @property
+    def used_rounds(self) -> Sequence[Record]:
+        """The rounds that its time comes from: those that other programs did not disturb, if most are."""
+        return self.rounds if self.is_disturbed else undisturbed_rounds(self.rounds)
 
     @cached_property
     def work(self) -> Work:
@@ -193,21 +198,42 @@ def summarize(records: Iterable[Record], order: Iterable[str] = ()) -> list[Summ
 
 
 def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
-    """The time of a case from its measured rounds, and whether its interval comes from one process."""
-    measured = [r["measurement"] for r in rounds if r["status"] in MEASURED and r["measurement"]]
+    """The time of a case from its measured rounds, and whether its interval comes from one process.
+
+    Processes that other programs disturbed do not count where at least as many were not. Where most were disturbed,
+    the time is an upper bound from the fastest samples, because other programs only add time.
+    """
+    measured = [r for r in rounds if r["status"] in MEASURED and r["measurement"]]
     if not measured:
         return None, False
-    numbers = list(map(process_number, measured))
-    time = stats.estimate_time([n.time_s for n in numbers], [n.undisturbed_fraction for n in numbers])
-    lacked = any(_lacked_cpus(r) for r in rounds if r["measurement"])
-    time = replace(time, disturbed=lacked or any(n.disturbed for n in numbers))
-    if len(measured) > 1:
+    numbers = [process_number(r["measurement"]) for r in measured if r["measurement"]]
+    fraction = sum(n.undisturbed_fraction for n in numbers) / len(numbers)
+    clean = undisturbed_rounds(measured)
+    if 2 * len(clean) < len(measured):
+        fastest = [stats.lower_quartile(r["measurement"]["samples_s"]) for r in measured if r["measurement"]]
+        bound_s = min([*fastest, *(n.time_s for n in numbers)])
+        return stats.Estimate(bound_s, None, None, len(measured), fraction, disturbed=True), False
+    used = [process_number(r["measurement"]) for r in clean if r["measurement"]]
+    time = stats.estimate_time([n.time_s for n in used], [n.undisturbed_fraction for n in used])
+    time = replace(time, undisturbed_fraction=fraction)
+    only = clean[0]["measurement"]
+    if len(clean) > 1 or only is None:
         return time, False
-    only = measured[0]
     interval = stats.median_interval(stats.samples_used(only["samples_s"], _undisturbed(only)))
     if interval is None:
         return time, False
     return replace(time, low_s=interval[0], high_s=interval[1]), True
+
+
+def undisturbed_rounds(rounds: Sequence[Record]) -> list[Record]:
+    """The measured rounds of a case that other programs did not disturb."""
+    return [r for r in rounds if r["status"] in MEASURED and r["measurement"] and not _is_disturbed(r)]
+
+
+def _is_disturbed(record: Record) -> bool:
+    """Whether other programs disturbed the process of a record that has a measurement."""
+    assert record["measurement"] is not None, "the caller has checked it"
+    return process_number(record["measurement"]).disturbed or _lacked_cpus(record)
 
 
 def _lacked_cpus(record: Record) -> bool:

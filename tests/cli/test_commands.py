@@ -117,7 +117,7 @@ def test_show_prints_a_file_in_every_format(deepbench):
 
     markdown = deepbench("show", "out.jsonl", "--markdown").stdout.splitlines()
     assert 5 == sum(line.startswith("|") for line in markdown)
-    assert all(line.count(" | ") == 6 for line in markdown[2:5])
+    assert all(line.count(" | ") in (5, 6) for line in markdown[2:5])  # a disturbed time has no interval
 
 
 def test_list_prints_lines_that_run_takes(deepbench):

@@ -164,7 +164,7 @@ def test_the_time_stays_where_all_times_are_disturbed():
     lines = printed(of(record), 80).splitlines()
 
     assert "time" in lines[0].split()
-    assert lines[1].split()[-2:] == ["–", "D"]
+    assert lines[1].split()[-4:] == ["≤", "1.0", "ms", "D"]
 
 
 def test_a_notebook_shows_the_sections_and_what_is_below():

@@ -224,18 +224,28 @@ class Session:
             heat = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
             return [heat] if heat else []
 
-        has_noticed = False
+        own_rules, is_hopeless, earlier = self.rules, False, len(self.file.records)
         while heats := batch():
             for heat in heats:
                 names = ", ".join(dict.fromkeys(case.backend for case, _ in heat))
                 case, number = heat[0]
                 text = f"round {number}  {case.text.replace(f' {case.backend} ', f' {names} ', 1)}"
-                notice = None if has_noticed else self._notice()
-                has_noticed = has_noticed or notice is not None
+                was_hopeless, is_hopeless = is_hopeless, self._is_hopeless(earlier)
+                if is_hopeless and number > 1:
+                    continue
+                self.rules = replace(own_rules, **HOPELESS) if is_hopeless else own_rules
+                notice = None
+                if is_hopeless and not was_hopeless:
+                    notice = self._notice()
+                    forecast.only_once()
                 progress(Activity(text, forecast.done, forecast.total, forecast.left_s, notice))
                 for record in measure_together([(self, case, number) for case, number in heat]):
                     forecast.add(record)
-        self._ask_for_fewer_threads(progress, ends)
+            if is_hopeless and heats[0][0][1] > 1:
+                break
+        self.rules = own_rules
+        if not is_hopeless:
+            self._ask_for_fewer_threads(progress, ends)
         if budget_s is not None and not self.file.records:
             before_s, cheapest_s = time.monotonic() - begin, min(map(self.estimate, self.cases))
             self.discard()
@@ -245,15 +255,22 @@ class Session:
                 f"allow at least {math.ceil(1.2 * (before_s + cheapest_s))} s"
             )
 
-    def _notice(self) -> str | None:
-        """What to tell people once the first cases show that other programs disturb everything."""
-        measured = [r for r in self.file.records if r["measurement"]]
-        if len(measured) < ENOUGH_DISTURBED or summary.undisturbed_rounds(measured):
-            return None
+    def _is_hopeless(self, earlier: int) -> bool:
+        """Whether other programs disturbed nearly all of the last measurements, so that more rounds would not help.
+
+        The first `earlier` records are those of another run.
+        """
+        last = [r for r in self.file.records[earlier:] if r["measurement"]][-ENOUGH_DISTURBED:]
+        return len(last) == ENOUGH_DISTURBED and len(summary.undisturbed_rounds(last)) <= MOST_CLEAN
+
+    def _notice(self) -> str:
+        """What to tell people then."""
+        path = self.file.path
         return (
-            f"Other programs disturbed all of the first {len(measured)} measurements, so their times will be upper "
-            "bounds, and no order of libraries follows from them. What helps: stop these programs, measure fewer "
-            "threads (--threads 1), or run later. deepbench info --doctor names what disturbs."
+            f"Other programs disturbed nearly all of the last {ENOUGH_DISTURBED} measurements, so from here on each "
+            "case is measured once and briefly: their times are upper bounds. What helps: stop these programs, or "
+            "measure fewer threads (--threads 1); deepbench info --doctor names what disturbs. Then continue: "
+            f"{command('run', '--resume', '-o', str(path))}"
         )
 
     def _ask_for_fewer_threads(self, progress: Progress, ends: float | None) -> None:
@@ -322,8 +339,10 @@ class Session:
         self._prober.complete(here, header["machine"], progress, header["plan"].get("budget_s"))
 
 
-# Measurements after which a run says that it is disturbed all the time.
-ENOUGH_DISTURBED = 10
+# A run on a machine that is disturbed all the time: the number of its last measurements, and how many of them were not
+# disturbed at most. Then each case is measured once, by these rules.
+ENOUGH_DISTURBED, MOST_CLEAN = 10, 2
+HOPELESS: dict[str, Any] = {"patience": 1, "warm_up_s": 0.02, "most_s": 0.06, "least_slices": 5}
 
 
 def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Record]:

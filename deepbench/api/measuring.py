@@ -13,6 +13,7 @@ from deepbench.api.results import Results
 from deepbench.core.progress import Activity, Progress
 from deepbench.machine import describe, remembered
 from deepbench.machine.doctor import Load, LoadWatch
+from deepbench.machine.system import require_linux
 from deepbench.measuring import probes
 from deepbench.measuring.session import Options, Session
 from deepbench.measuring.sides import Turns, parse_sides, sides_of_file
@@ -145,7 +146,7 @@ def measure_limits(
 
     `threads`: numbers of threads; None: one and all cores. `quick`: fewer sizes, one process each.
     """
-
+    require_linux()
     counts = [threads] if isinstance(threads, int) else [*(threads or sorted({1, describe.default_threads()}))]
     with shown(progress) as show:
         return probes.measure_limits(describe.describe_machine(), counts, quick, show)
@@ -162,6 +163,7 @@ def selftest(*, quick: bool = False, progress: bool | Progress = False) -> tuple
     """
     from deepbench.measuring.selftest import measure_selftest
 
+    require_linux()
     machine = describe.describe_machine()
     with shown(progress) as show:
         findings = measure_selftest(machine, FEW_HEATS if quick else MANY_HEATS, show)

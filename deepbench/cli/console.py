@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.api.text import sanitized
+from deepbench.api.text import command, sanitized
 from deepbench.cli.streams import print_for_programs, printable_lines, warn
 
 if TYPE_CHECKING:
@@ -69,6 +69,18 @@ def print_load(console: Console, watch: LoadWatch) -> Load:
     if text := _load_text(load):
         print_labelled(console, "busy", text, style="bold yellow")
     return load
+
+
+def print_unused(console: Console, used: Collection[str]) -> None:
+    """One line for GPUs that are here and that a run on these devices does not measure."""
+    from deepbench.api.machine import accelerators
+
+    for group in accelerators():
+        if group.device not in used:
+            advice = f"to measure it: {command('run', '--device', group.device)}"
+            print_labelled(
+                console, "GPU", f"{group}, not measured: this run is for {' and '.join(sorted(used))}; {advice}"
+            )
 
 
 def load_text(watch: LoadWatch) -> str | None:

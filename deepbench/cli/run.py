@@ -133,11 +133,12 @@ def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = 
     `watch` knows what other programs use; it has run while the session was prepared.
     """
     from deepbench.api.results import results_of
-    from deepbench.cli.console import make_console, print_head, print_load, progress_bar
+    from deepbench.cli.console import make_console, print_head, print_load, print_unused, progress_bar
 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
     print_head(console, results_of(session.file), os.environ)
+    print_unused(console, {case.library.device for case in session.cases})
     session.slowdown = print_load(console, watch).slowdown
     code = 0
     try:

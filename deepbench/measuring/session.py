@@ -25,6 +25,7 @@ from deepbench.core.shell import command
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
+from deepbench.machine.system import require_linux
 from deepbench.measuring import cold, launch, probes
 from deepbench.measuring.heat import Rival, measure_case, measure_heat
 from deepbench.measuring.parent import open_backends
@@ -145,6 +146,7 @@ class Session:
 
         `side` describes one side of a comparison whose sides take turns (`sides.py`).
         """
+        require_linux()
         header = new_header(planned, options, side)
         cold.require([p.case for p in planned], header["machine"])
         store = Store.create(path, sanitized(header))
@@ -155,6 +157,7 @@ class Session:
     @classmethod
     def resume(cls, path: Path, hosts: Sequence[str] = (), timeout_s: float | None = None) -> Session:
         """Go on with a file where it stops; `BadInput` where machine, hosts or libraries are no longer the same."""
+        require_linux()
         store = Store.reopen(path)
         try:
             file = read_results(path)

@@ -24,6 +24,7 @@ from deepbench.core.json_lines import sanitized
 from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.version import VERSION
 from deepbench.machine import describe
+from deepbench.machine.system import require_linux
 from deepbench.measuring import launch, parent
 from deepbench.measuring.group.link import RANK_VARIABLES
 from deepbench.measuring.group.parent import Coordinator, reachable_address
@@ -139,6 +140,7 @@ class TrainingSession:
         cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = (), hosts: Sequence[str] = ()
     ) -> TrainingSession:
         """A new file for these runs; `BadInput` where it exists. Ranks run on `hosts`, or on this machine."""
+        require_linux()
         store = Store.create(path, sanitized(header_of(setups, "training", TIMEOUT_S, command, hosts)))
         return cls(read_results(path), store, hosts)
 

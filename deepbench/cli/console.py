@@ -77,10 +77,9 @@ def print_unused(console: Console, used: Collection[str]) -> None:
 
     for group in accelerators():
         if group.device not in used:
-            advice = f"to measure it: {command('run', '--device', group.device)}"
-            print_labelled(
-                console, "GPU", f"{group}, not measured: this run is for {' and '.join(sorted(used))}; {advice}"
-            )
+            measured, advice = " and ".join(sorted(used)), command("run", "--device", group.device)
+            text = f"{group}, not measured: this run is for {measured}; to measure it: {advice}"
+            print_labelled(console, "GPU", text)
 
 
 def load_text(watch: LoadWatch) -> str | None:

@@ -27,7 +27,7 @@ def require_linux() -> None:
     if not sys.platform.startswith("linux"):
         raise BadInput(
             f"measuring needs Linux, and this is {platform.system() or sys.platform}; files of other machines can be "
-            "shown, compared, ranked and reported here (deepbench show, compare, rank, roofline, whatif, report, site)"
+            "shown, compared, ranked and reported here (deepbench show, compare, rank, whatif, report, site)"
         )
 
 

@@ -32,12 +32,9 @@ def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
     named = os.environ.get(variable)
     if named and os.path.isdir(named):  # such as an unpacked wheel
         names = {os.path.basename(pattern) for pattern in patterns}
-        found = (
-            path for name in names for path in glob.glob(os.path.join(glob.escape(named), "**", name), recursive=True)
-        )
-        return sorted({os.path.realpath(path) for path in found}, key=lambda p: (_version(p), p), reverse=True) or [
-            named
-        ]
+        inside = [os.path.join(glob.escape(named), "**", name) for name in names]
+        found = {os.path.realpath(path) for name in inside for path in glob.iglob(name, recursive=True)}
+        return sorted(found, key=lambda p: (_version(p), p), reverse=True) or [named]
     if named:
         return [named]
     files: list[str] = []

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+# Up to this factor a ratio is a percentage: three digits of 1.01 say less than was measured.
+MOST_PERCENT = 1.25
+
 FLOP_UNITS = (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6))
 
 
@@ -105,14 +108,15 @@ def bar(share: float, width: int = 5) -> str:
 
 
 def faster_or_slower(ratio: float | None) -> str:
-    """A ratio of times in words: below 1, `37.0× faster`; above 1, `1.80× slower`; near 1, `as fast`.
+    """A ratio of times in words: below 1, `37.0× faster`; above 1, `1.80× slower`; near 1, `1.3 % slower` or `as fast`.
 
     The ratio is the time of what the words are about over the time that it is compared with.
     """
     if ratio is None:
         return "–"
-    factor = significant(max(ratio, 1 / ratio))
-    return "as fast" if factor == "1.00" else f"{factor}× {'faster' if ratio < 1 else 'slower'}"
+    factor = max(ratio, 1 / ratio)
+    more = f"{significant(factor)}×" if factor > MOST_PERCENT else percent(factor - 1, 1)
+    return "as fast" if more == "0.0 %" else f"{more} {'faster' if ratio < 1 else 'slower'}"
 
 
 def by_factor(low: float, high: float) -> tuple[float, float]:

@@ -33,7 +33,7 @@ def test_machines_are_ranked_by_time_and_intervals_apart_are_certain():
     ranking = ranked(machine("slow", total(1.2, 0.02)), machine("fast", total(1.0, 0.02)))
 
     assert ["fast", "slow"] == names(ranking)
-    expected = "OCR (server): fast is 1.20× faster than slow; the intervals do not overlap: certain at 95 %."
+    expected = "OCR (server): fast is 20.0 % faster than slow; the intervals do not overlap: certain at 95 %."
     assert expected == answer(ranking)
     rows = tables.rows_of(ranking)
     assert (1, None) == (rows[0]["rank"], rows[0]["over_best"])

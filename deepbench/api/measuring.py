@@ -16,7 +16,7 @@ from deepbench.machine.doctor import Load, LoadWatch
 from deepbench.machine.system import require_linux
 from deepbench.measuring import probes
 from deepbench.measuring.session import Options, Session
-from deepbench.measuring.sides import Turns, parse_sides, sides_of_file
+from deepbench.measuring.sides import Turns, names_of_sides, parse_sides, same_libraries, sides_of_file
 from deepbench.reporting.progress import Bar, shown
 from deepbench.results.file import default_path
 
@@ -43,9 +43,11 @@ __all__ = [
     "limit_tables",
     "measure",
     "measure_limits",
+    "names_of_sides",
     "parse_sides",
     "resume",
     "run_session",
+    "same_libraries",
     "selftest",
     "selftest_report",
     "sides_of_file",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.api.text import BadInput, NotWritten, command
+from deepbench.api.text import BadInput, NotWritten, command, count
 from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from deepbench.cli.launch import check_environment, taking_place
 from deepbench.cli.options import (
@@ -181,9 +181,9 @@ def _run_sides(
     watch: LoadWatch,
 ) -> int:
     """Measure two sides in turn and print their comparison."""
-    from deepbench.api.measuring import Turns, parse_sides, sides_of_file
-    from deepbench.api.results import comparison_report, load_kernels
-    from deepbench.cli.console import make_console, print_load, print_text, progress_bar
+    from deepbench.api.measuring import Turns, names_of_sides, parse_sides, same_libraries, sides_of_file
+    from deepbench.api.results import comparison_report, load_kernels, results_of
+    from deepbench.cli.console import make_console, print_head, print_labelled, print_load, print_text, progress_bar
 
     trusted = is_trusted(against, trust)
     if ab is not None:
@@ -199,10 +199,14 @@ def _run_sides(
     go_on_without_output(f"all results still go to {stem}.a.jsonl and {stem}.b.jsonl")
     with Turns.create(both, cases, choices_of(filters, options.mode), options, stem) as turns:
         rounds = turns.files[0].header["plan"]["rounds"]
-        for name, side, file in zip(("first", "second"), both, turns.files, strict=True):
-            console.print(f"{name} side: {side.words}, file {file.path}", markup=False)
+        names = names_of_sides(both, turns.files)
+        for side, file in zip(both, turns.files, strict=True):
+            print_labelled(console, f"side {side.name.upper()}", f"{side.words}, file {file.path}")
+            print_head(console, results_of(file), os.environ)
+        if text := same_libraries(both, turns.files):
+            print_labelled(console, "same", text, style="bold yellow")
         console.print(
-            f"{len(turns.pairs)} cases, {rounds['least']} to {rounds['most']} processes per side", markup=False
+            f"{count(len(turns.pairs), 'case')}, {rounds['least']} to {rounds['most']} processes per side", markup=False
         )
         print_load(console, watch)
         code = 0
@@ -214,7 +218,7 @@ def _run_sides(
             code = EXIT_INTERRUPTED
         comparison = turns.comparison()
         if comparison.cases:
-            print_text(comparison_report(comparison, (both[0].words, both[1].words), full=False), None)
+            print_text(comparison_report(comparison, names, full=False), None)
         else:
             console.print(f"no case has a time on both sides: {'; '.join(comparison.left_out[:3])}", markup=False)
         say(f"\nTo compare again:\n  {command('compare', *(file.path for file in turns.files))}")

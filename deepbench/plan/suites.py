@@ -52,6 +52,13 @@ class Entry:
     source: Source | None
     precision: str | None = None
     """What the list says, where it leaves the choice to --precision; None: f32."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """What the list says, where it leaves the choice to --set."""
+
+    @property
+    def stated(self) -> dict[str, str]:
+        """The settings without any choice."""
+        return {**dict(self.settings), **dict(self.pattern.settings)}
 
 
 @dataclass(frozen=True)
@@ -197,7 +204,7 @@ def pass_of(name: str) -> Pass:
         raise BadInput(f"{shorten(base)!r} is no model")
     model = _model(path)
     phase, values = model.chosen({n: v for n, v in given.items() if n != FIT})
-    return Pass(phase, values, model.units(phase, values), model.unit, model.weights(phase, values))
+    return Pass(phase, values, model.units(phase, values), model.unit_of(phase), model.weights(phase, values))
 
 
 def parameters_of(name: str) -> tuple[str, ...]:
@@ -546,7 +553,7 @@ def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entr
         source = {**source, "note": fit.changes(wanted, problem)}
     stated = tuple(sorted(settings.items()))
     patterns = (Pattern(op.name, problem, direction, settings=stated) for direction in row.directions)
-    return [Entry(pattern, source, row.precision) for pattern in patterns]
+    return [Entry(pattern, source, row.precision, row.settings) for pattern in patterns]
 
 
 def _model(path: Path) -> models.ModelSuite:

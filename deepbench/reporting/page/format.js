@@ -60,6 +60,11 @@ const format = {
   tera: (v) => (v == null ? "–" : format.significant(v / 1e12)),
   giga: (v) => (v == null ? "–" : format.significant(v / 1e9)),
   percent: (v) => (v == null ? "–" : `${(100 * v).toFixed(0)} %`),
+  /* The share of a case's limit; a limit that was measured too low has none. */
+  shareOfLimit: (row) =>
+    row.share_of_limit == null
+      ? "no share, because the nearest limit was measured too low"
+      : `${format.percent(row.share_of_limit)} of the nearest limit`,
   /* A ratio of times in words: the time of what they are about over the time that it is compared with. */
   fasterOrSlower(ratio) {
     if (ratio == null) return "–";

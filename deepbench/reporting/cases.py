@@ -10,7 +10,7 @@ from functools import cached_property
 from deepbench.core import units
 from deepbench.judge import heats
 from deepbench.judge.heats import Ratio
-from deepbench.judge.limits import Limits
+from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.reporting.notes import GROUP_BANDWIDTH, ONE_PROCESS, TIE, disturbed_sentences, note_texts, notes_of
 from deepbench.reporting.table import (
     LEAST_PROBLEM,
@@ -37,7 +37,8 @@ LIMIT = Note(
     "limit",
     "",
     "limited by: the limit that explains the time (compute, a level of memory, latency, parallelism, conversion) and "
-    "its share; unexplained: no limit accounts for half of the time. deepbench roofline prints the limits.",
+    "its share; unexplained: no limit accounts for half of the time; unknown: the nearest limit was measured too low. "
+    "deepbench roofline prints the limits.",
 )
 
 
@@ -236,9 +237,14 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
         # Of an upper bound of the time, rates and shares would be lower bounds.
         "TFLOP/s": None if s.is_disturbed else s.flop_per_s,
         "GB/s": None if s.is_disturbed else s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
-        "limited_by": f"{units.bar(min(1.0, nearest.share))} {nearest}" if nearest and not s.is_disturbed else None,
+        "limited_by": _limit(nearest) if nearest and not s.is_disturbed else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }
+
+
+def _limit(nearest: NearestLimit) -> str:
+    """The limit with a bar, if there is a share of it."""
+    return str(nearest) if nearest.share is None else f"{units.bar(nearest.share)} {nearest}"
 
 
 def status_text(s: Summary) -> str:

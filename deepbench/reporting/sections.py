@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from deepbench.core import units
-from deepbench.judge.limits import Limits
+from deepbench.judge.limits import UNKNOWN, Limits
 from deepbench.reporting import answers
 from deepbench.reporting.cases import (
     INTERVAL,
@@ -57,6 +57,7 @@ DISTURBED_ROW = Note(
 UNCERTAIN = "≈  the difference is within the uncertainty, so the order is unknown."
 LIMIT = "% of limit: share of the limit that explains the time; unexplained: no limit accounts for half of it."
 LIMIT_MORE = "deepbench roofline prints the limits."
+NO_LIMIT = "limited by unknown: the nearest limit was measured too low, so there is no share; show --full says why."
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,6 +136,7 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
         *[("±", interval)] * bool(with_interval),
         *[("±", ONE_PROCESS.footnote)] * any(s.single_process for s in ranked),
         *[("% of limit", f"{LIMIT} {LIMIT_MORE}")] * any(row.get("share_of_limit") is not None for row in rows),
+        *[("limited by", NO_LIMIT)] * any(row.get("limited_by") == UNKNOWN for row in rows),
         *[("next best", UNCERTAIN)] * any(text.startswith("≈") for text in seconds),
         *((heading, f"{flag}  {text}") for heading, flag, text in sorted(flags, key=lambda f: f[1:])),
         *(("notes", note.footnote) for note in notes if not note.flag and note.footnote),

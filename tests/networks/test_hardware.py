@@ -166,6 +166,14 @@ def test_measured_hardware_has_what_a_file_knows():
     assert (2, "cpu", "measured") == (MEASURED.threads, MEASURED.device, MEASURED.origin)
 
 
+def test_a_peak_that_other_programs_disturbed_is_said():
+    lines = [{**line, "disturbed": line["what"] == "compute"} for line in LINES]
+
+    assert ["Other programs disturbed the measurement of the peak rate of f32, bf16."] == [
+        remark for remark in Hardware.measured(Limits(lines, CACHES), "here", 2).remarks if "disturbed" in remark
+    ]
+
+
 def test_a_level_that_was_not_measured_does_not_count():
     lines = [line for line in LINES if line.get("bytes") != 2**14]
     hardware = Hardware.measured(Limits(lines, CACHES), "here", 2)

@@ -160,6 +160,8 @@ class Hardware:
                 )
         if device == "cpu" and limits.cpu.is_disturbed(threads):
             remarks.append("Other programs disturbed the measurement of the memory.")
+        if disturbed := [p for p in peak if limits.peaks.is_disturbed(p, device, threads)]:
+            remarks.append(f"Other programs disturbed the measurement of the peak rate of {', '.join(disturbed)}.")
         calls = limits.call_times(threads, device)
         return cls(
             name,

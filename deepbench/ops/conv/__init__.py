@@ -94,6 +94,10 @@ class ConvOp(Op):
 
         return compare(case, arrays)
 
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """All but the filters and the bias: libraries may convert these ahead."""
+        return tuple(name for name in layout(case) if name in ("x", "dy"))
+
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """`bias` does not affect the data gradient; `result` matters only if the data is narrower than the sums."""
         bias = ("bias",) if direction == "backward_data" else ()

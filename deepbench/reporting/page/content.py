@@ -225,7 +225,8 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]
         precisions = dict.fromkeys(r["precision"] for r in records if r["flop"])
         peaks = {p: peak for p in precisions if (peak := known.peak(p, device, threads)) is not None}
         memory = known.levels(threads, device)
-        rows.append({"device": device, "threads": threads, "peaks": peaks, "memory": memory})
+        disturbed = known.disturbed(peaks, threads, device)
+        rows.append({"device": device, "threads": threads, "peaks": peaks, "memory": memory, "disturbed": disturbed})
     return rows
 
 

@@ -62,6 +62,11 @@ const format = {
   percent: (v) => (v == null ? "–" : `${(100 * v).toFixed(0)} %`),
   /* A factor of at least 1; up to 1.25 as a percentage. */
   howMuch: (factor) => (factor > 1.25 ? `${format.significant(factor)}×` : `${(100 * (factor - 1)).toFixed(1)} %`),
+  /* The share of a case's limit; a limit that was measured too low has none. */
+  shareOfLimit: (row) =>
+    row.share_of_limit == null
+      ? "no share, because the nearest limit was measured too low"
+      : `${format.percent(row.share_of_limit)} of the nearest limit`,
   /* A ratio of times in words: the time of what they are about over the time that it is compared with. */
   fasterOrSlower(ratio) {
     if (ratio == null) return "–";

@@ -248,7 +248,7 @@ function factsOf(row) {
     row.bus_bytes_per_s && `${format.bandwidth(row.bus_bytes_per_s)} bus bandwidth`,
   ];
   const flop = row.flop ? `${format.flop(row.flop)}, ` : "";
-  const share = `${format.percent(row.share_of_limit)} of the nearest limit`;
+  const share = format.shareOfLimit(row);
   return [
     ["File", severalFiles ? row.file : null],
     ["Status", statusText(row)],

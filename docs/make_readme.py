@@ -21,7 +21,7 @@ PRECISIONS = ("f32", "bf16", "i8")
 
 
 def sample() -> str:
-    """Machine and table, as `deepbench show` prints them in 100 columns."""
+    """Machine and table, as `deepbench show` prints them in 106 columns."""
     from deepbench.api.results import load
     from deepbench.reporting.sections import sections
 
@@ -29,7 +29,7 @@ def sample() -> str:
     of_problems = [s for s in results.summaries if s.problem_title in PROBLEMS and s.is_ranked]
     chosen = [s for s in of_problems if s.record["precision"] in PRECISIONS]
     text = io.StringIO()
-    sections(chosen, results.limits).print(Console(file=text, width=100, force_terminal=True, color_system=None))
+    sections(chosen, results.limits).print(Console(file=text, width=106, force_terminal=True, color_system=None))
     machine = results.header["machine"]
     return f"{machine['cpu']}, {machine['cores_allowed']} cores\n\n{text.getvalue()}"
 

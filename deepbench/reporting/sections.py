@@ -165,7 +165,7 @@ def _section(
         row: dict[str, Cell] = {op: first.problem_title, "type": first.record["precision"]}
         row |= place_cells(first, differing)
         if ranking.ranked:
-            title = Strong(first.library_title) if ranking.is_decided else first.library_title
+            title = Strong(first.title_with_version) if ranking.is_decided else first.title_with_version
             row |= {"best": title, "time": time_cell(first), "next best": _next_best(ranking)}
         else:
             texts = dict.fromkeys(map(status_text, ranking.unranked))

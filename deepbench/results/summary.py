@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -56,6 +57,13 @@ class Summary:
         name_and_value = (word.partition("=") for word in self.settings_words())
         chosen = [value for name, _, value in name_and_value if name in self.record["variants"]]
         return " ".join([self.record["library_title"], *chosen])
+
+    @property
+    def title_with_version(self) -> str:
+        """The library with the part of its version that people know: `oneDNN 3.2`, `OpenBLAS 0.3.34`."""
+        version = (self.record["library"] or {}).get("version") or ""
+        numbers = re.match(r"0\.\d+\.\d+|\d+\.\d+", version)
+        return f"{self.library_title} {numbers[0]}" if numbers and not self.imported else self.library_title
 
     @property
     def is_group(self) -> bool:

@@ -234,7 +234,7 @@ def test_an_inconsistent_row_is_shown_with_its_reason_and_never_ranked(forged):
     found.print(Console(file=printed, width=300))
     (row,) = found.rows
 
-    assert ("MKL", None, "X") == (row["best"], row["next best"], row["flags"])
+    assert ("MKL 1.0", None, "X") == (row["best"], row["next best"], row["flags"])
     assert "oneDNN inconsistent: 0.0480 TFLOP/s is above the measured peak" in printed.getvalue()
     assert 1e9 == known.peak("f32", "cpu", 1)
     (total,) = views.by_application(summaries).rows

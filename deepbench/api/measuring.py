@@ -95,10 +95,15 @@ def measure(
         return run_session(session, progress, options.begin)
 
 
-def resume(path: str | Path, *, progress: bool | Progress = False) -> Results:
-    """Measure what an interrupted file still lacks; `BadInput` where the machine or the libraries have changed."""
+def resume(
+    path: str | Path, *, hosts: Sequence[str] = (), trusted: bool = False, progress: bool | Progress = False
+) -> Results:
+    """Measure what an interrupted file still lacks; `BadInput` where the machine or the libraries have changed.
 
-    with Session.resume(Path(path)) as session:
+    A file that names hosts, or has more ranks than this machine has cores, needs the same `hosts`, or `trusted`.
+    """
+
+    with Session.resume(Path(path), hosts, trusted=trusted) as session:
         return run_session(session, progress)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepbench.api.text import BadInput, NotWritten, command, count
-from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
-from deepbench.cli.launch import check_environment, taking_place
+from deepbench.cli.interrupts import EXIT_INTERRUPTED
+from deepbench.cli.launch import check_environment, resumed_place, taking_place
 from deepbench.cli.options import (
     case_options,
     choices_of,
@@ -52,7 +52,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Measure the cases of FILE, alternating between its libraries and the current ones.",
 )
-@click.option("--trust", metavar="FILE", help="With --against FILE: load the libraries whose paths FILE names.")
+@click.option(
+    "--trust",
+    metavar="FILE",
+    help="With --against FILE: load the libraries whose paths FILE names. With --resume: start as many ranks as FILE "
+    "says, on the hosts it names.",
+)
 @click.option(
     "--budget",
     metavar="TIME",
@@ -94,11 +99,14 @@ def run(
     check_environment()
     timeout_s, watch = seconds("--timeout", timeout), LoadWatch()
     if resume:
-        given = [*words, *filter(None, (mode, rounds, energy, hostfile, ab, against, trust, budget, *filters.values()))]
+        given = [*words, *filter(None, (mode, rounds, energy, ab, against, budget, *filters.values()))]
         if given or not output:
             raise BadInput("--resume takes everything from the file; the command is deepbench run --resume -o FILE")
-        with taking_place(launched(), True) as hosts, Session.resume(Path(output), hosts, timeout_s) as session:
-            return measure_and_print(session, watch)
+        trusted = is_trusted(output, trust)
+        with resumed_place(hostfile) as (hosts, ranks):
+            resumed = Session.resume(Path(output), hosts, timeout_s, trusted=trusted, started=ranks)
+            with resumed as session:
+                return measure_and_print(session, watch)
     options = Options(
         mode or "default",
         whole("--rounds", rounds, 1000),
@@ -113,7 +121,7 @@ def run(
             raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
         return _run_sides(words, filters, ab, against, trust, options, output, watch)
     if trust is not None:
-        raise BadInput("--trust FILE belongs to --against FILE")
+        raise BadInput("--trust FILE belongs to --against FILE, or to --resume")
     if hostfile and place is not None:
         raise BadInput(f"leave out --hostfile: {place.launcher} has started deepbench on the hosts to use")
     planned = plan_cases(words or "quick", choices_of(filters, mode))
@@ -142,7 +150,7 @@ def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = 
     session.slowdown = print_load(console, watch).slowdown
     code = 0
     try:
-        with progress_bar(console) as bar, interruptible():
+        with progress_bar(console) as bar:
             session.run(bar, begin)
     except (NotWritten, OSError) as error:
         reason = system_error(error) if isinstance(error, OSError) else str(error)
@@ -211,7 +219,7 @@ def _run_sides(
         print_load(console, watch)
         code = 0
         try:
-            with progress_bar(console) as bar, interruptible():
+            with progress_bar(console) as bar:
                 turns.run(bar)
         except KeyboardInterrupt:
             console.print("interrupted; both files have everything measured so far", markup=False)

@@ -29,6 +29,7 @@ from deepbench.machine.system import require_linux
 from deepbench.measuring import cold, launch, probes
 from deepbench.measuring.heat import Rival, measure_case, measure_heat
 from deepbench.measuring.parent import open_backends
+from deepbench.measuring.trust import ranks_of, require_hosts, require_ranks
 from deepbench.plan.cases import Planned, with_reference
 from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import ENERGY_S, MODES, QUICK, Rounds, Rules
@@ -155,8 +156,20 @@ class Session:
         return session
 
     @classmethod
-    def resume(cls, path: Path, hosts: Sequence[str] = (), timeout_s: float | None = None) -> Session:
-        """Go on with a file where it stops; `BadInput` where machine, hosts or libraries are no longer the same."""
+    def resume(
+        cls,
+        path: Path,
+        hosts: Sequence[str] = (),
+        timeout_s: float | None = None,
+        *,
+        trusted: bool = False,
+        started: int = 0,
+    ) -> Session:
+        """Go on with a file where it stops; `BadInput` where machine, hosts or libraries are no longer the same.
+
+        A file that names hosts, or more ranks than there are cores, needs the same `hosts`, a launcher that has
+        `started` so many ranks, or a user who says that it is `trusted`: see `trust.py`.
+        """
         require_linux()
         store = Store.reopen(path)
         try:
@@ -168,8 +181,12 @@ class Session:
                 verb = kind.resumed_by
                 advice = f"continue it with {command(verb, '--resume', '-o', path)}" if verb else "measure it again"
                 raise BadInput(f"{path} has {kind.noun}; {advice}")
+            cases = [parse_case(p["case"]) for p in file.header["plan"]["cases"]]
+            if not trusted:
+                require_hosts(file, hosts)
+                require_ranks(file, ranks_of(cases), hosts, started)
             require_same_machine(file, hosts)
-            cold.require([parse_case(p["case"]) for p in file.header["plan"]["cases"]], file.header["machine"])
+            cold.require(cases, file.header["machine"])
         except BaseException:
             store.close()
             raise

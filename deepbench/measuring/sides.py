@@ -21,7 +21,7 @@ from typing import Any
 from deepbench.core import stats
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.backend import find_backend
-from deepbench.core.case import Case, thread_count
+from deepbench.core.case import Case, parse_case, thread_count
 from deepbench.core.errors import BadInput
 from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.variables import (
@@ -44,6 +44,7 @@ from deepbench.measuring.session import (
     remeasure,
     require_same_machine,
 )
+from deepbench.measuring.trust import NotTrusted, ranks_of, require_hosts, require_ranks
 from deepbench.plan.cases import Choices, Planned, expand, read_chosen
 from deepbench.plan.modes import Rounds
 from deepbench.results.file import ResultFile
@@ -155,20 +156,19 @@ def _loaded_differently(files: tuple[ResultFile, ResultFile]) -> list[str]:
     return [name for name in a if name in b and a[name] != b[name]]
 
 
-class NotTrusted(BadInput):
-    """A file names libraries to load, and nobody said that it may."""
-
-
 def sides_of_file(
     file: ResultFile, here: Mapping[str, Any] | None = None, other: ResultFile | None = None, *, trusted: bool
 ) -> tuple[Side, Side]:
     """The libraries and the environment of a file against today's.
 
     `here` has today's facts about libraries, as a header has them; None: they are looked for. With another file, its
-    environment stands for today's. `trusted`: the file may name libraries to load, which run with the user's rights;
-    `NotTrusted` where it does and may not. `BadInput` where nothing differs, or where a library of the file is gone.
+    environment stands for today's. `trusted`: the file may name libraries to load, which run with the user's rights,
+    and start more processes than there are cores; `NotTrusted` where it does and may not. `BadInput` where nothing
+    differs, or where a library of the file is gone.
     """
     names = sorted({r["backend"] for r in file.records})
+    if not trusted:
+        require_ranks(file, ranks_of(map(parse_case, file.order)))
     here = open_libraries(names) if here is None else here
     environment: dict[str, str] = {}
     for name in names:
@@ -347,6 +347,8 @@ def measure_again(
     """
     if after.header["plan"].get("interleaved") or not set(cases) <= set(after.order):
         raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
+    if ranks_of(map(parse_case, cases)) > 1:
+        require_hosts(after, (), "measure the cases again: deepbench run --hostfile FILE")
     require_same_machine(after)
     with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
         try:

@@ -39,7 +39,14 @@ def test_compare_and_gate_say_what_is_slower(deepbench, tmp_path):
 @pytest.mark.usefixtures("files")
 def test_logs_are_written(deepbench, tmp_path):
     assert "3 logs are in logs" in deepbench("show", "a.jsonl", "--mllog", "logs").stdout
-    assert 3 == len(list((tmp_path / "logs").iterdir()))
+    paths = sorted((tmp_path / "logs").iterdir())
+    assert 3 == len(paths)
+    (tmp_path / "victim").write_text("precious")
+    paths[0].unlink()
+    paths[0].symlink_to(tmp_path / "victim")  # by somebody who can write into this folder
+    deepbench("show", "a.jsonl", "--mllog", "logs")
+    assert "precious" == (tmp_path / "victim").read_text()
+    assert paths[0].read_text().startswith(":::MLLOG")
 
 
 @pytest.mark.usefixtures("files")

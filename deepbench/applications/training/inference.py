@@ -15,6 +15,7 @@ from deepbench.applications.judge.trained import Run, runs_of, trained
 from deepbench.applications.training import loadgen
 from deepbench.applications.training.scenarios import ServingOptions
 from deepbench.applications.training.session import (
+    Stopped,
     header_of,
     model_name,
     models_of,
@@ -117,12 +118,14 @@ class InferenceSession:
                 worker.send(request)
                 start = None
                 while True:
-                    ending = worker.listen({"start", "progress", "scenario", "end"}, options.timeout_s)
+                    ending = worker.listen({"start", "progress", "scenario", "stopped", "end"}, options.timeout_s)
                     answer = ending.answer
                     if answer is None:
                         # A model that cannot be loaded fails in every scenario; one that fails later, in this one.
                         yield from failed(ending.status, ending.reason, left[: 1 if start else None])
                         return
+                    if "stopped" in answer:
+                        raise Stopped(answer["stopped"])
                     if "start" in answer:
                         start = answer["start"]
                     elif "scenario" in answer:
@@ -133,6 +136,8 @@ class InferenceSession:
                         end = answer["end"]
                         yield from failed(end["status"], end["reason"], left[: 1 if start else None])
                         return
+        except Stopped:
+            raise
         except DeepBenchError as error:
             yield from failed(error.record_status, str(error), left)
 

@@ -189,8 +189,8 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     columns = [
         *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
         *([] if repeat else [Column("")]),
-        *(Column("library"), number("time", time_text), number("±"), flop_rates("TFLOP/s", unit, narrow=3)),
-        number("GB/s", units.bytes_per_s, narrow=4),
+        *(Column("library"), number("time", time_text), number("±"), flop_rates("flop_per_s", unit, narrow=3)),
+        number("bytes_per_s", units.bytes_per_s, "GB/s", narrow=4),
         *(Column("than", title="than the fastest", narrow=1), Column("limited_by", title="limited by", narrow=2)),
         *(number("undisturbed", units.percent, narrow=5), Column("notes", style="yellow")),
     ]
@@ -235,8 +235,8 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
         "time": time_cell(s) if s.is_ranked else e.time_s,
         "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process if e.half_width is not None else None,
         # Of an upper bound of the time, rates and shares would be lower bounds.
-        "TFLOP/s": None if s.is_disturbed else s.flop_per_s,
-        "GB/s": None if s.is_disturbed else s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
+        "flop_per_s": None if s.is_disturbed else s.flop_per_s,
+        "bytes_per_s": None if s.is_disturbed else s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
         "limited_by": _limit(nearest) if nearest and not s.is_disturbed else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }

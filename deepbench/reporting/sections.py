@@ -51,7 +51,8 @@ FAILED = Note("failed", "failed", "a library gave no result: the reason is below
 DISTURBED_ROW = Note(
     "disturbed",
     "disturbed",
-    "disturbed by other programs: times are upper bounds (≤), and the order of the libraries is open. Run again.",
+    "disturbed by other programs: times with ≤ are upper bounds. Only where a library is bold is it the fastest for "
+    "certain. Run again.",
     "D",
 )
 UNCERTAIN = "≈  the difference is within the uncertainty, so the order is unknown."

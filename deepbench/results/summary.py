@@ -61,7 +61,8 @@ class Summary:
     @property
     def title_with_version(self) -> str:
         """The library with the part of its version that people know: `oneDNN 3.2`, `OpenBLAS 0.3.34`."""
-        version = (self.record["library"] or {}).get("version") or ""
+        library = self.record["library"]
+        version = (library["version"] if library else None) or ""
         numbers = re.match(r"0\.\d+\.\d+|\d+\.\d+", version)
         return f"{self.library_title} {numbers[0]}" if numbers and not self.imported else self.library_title
 

@@ -50,6 +50,14 @@ def test_columns_are_the_numbers_of_the_summaries():
     assert [1, 1, 2, 2] == data["fields"]["n"]
 
 
+def test_no_library_is_the_fastest_where_a_disturbed_time_leaves_it_open():
+    text = "gemm m=4 n=1 k=4 a_t=0 b_t=0 forward f32 {} threads=1"
+    quiet = samples.measured("mkl", 1e-3, text=text.format("mkl"))
+    disturbed = samples.disturbed("openblas", 2e-3, text=text.format("openblas"))
+
+    assert ["open", None] == content.of_file(file([quiet, disturbed]), "mine")["columns"]["position"]
+
+
 def test_fields_of_other_operations_are_missing():
     conv = "conv n=1 c=2 h=5 w=5 k=3 r=3 s=3 forward f32 onednn threads=1"
     data = content.of_file(file([samples.measured(), samples.measured(text=conv)]), "mine")

@@ -220,6 +220,15 @@ def test_the_time_stays_where_all_times_are_disturbed():
     assert lines[1].split()[-4:] == ["≤", "1.0", "ms", "D"]
 
 
+def test_the_note_on_disturbed_times_is_true_of_rows_whose_order_is_decided():
+    quiet, slow = GEMM.format("mkl", 1), GEMM.format("openblas", 1)
+    decided = [*of(samples.measured("mkl", 1e-3, text=quiet), samples.disturbed("openblas", 2e-3, text=slow)).legend]
+    (note,) = [line for line in decided if line.startswith("D ")]
+
+    assert "Only where a library is bold is it the fastest for certain." in note
+    assert "order of the libraries is open" not in note
+
+
 def test_a_notebook_shows_the_sections_and_what_is_below():
     html = of(samples.measured("mkl", 1e-3, text=GEMM.format("mkl", 1)))._repr_html_()
 

@@ -304,8 +304,8 @@ const rateBars = (rows, { scale, of }) =>
 
 const timed = (rows) => rows.filter((r) => MEASURED.includes(r.status) && r.time_s != null);
 const computed = (rows) => timed(rows).filter((r) => r.flop_per_s && !r.ranks); // collectives have their own charts
-/* Also where no other library has a time. */
-const isFastest = (row) => row.position === "fastest" || row.position === "only";
+/* The shortest time of a problem: also where no other library has one, and where disturbed times leave the order open. */
+const isFastest = (row) => ["fastest", "only", "open"].includes(row.position);
 /* The words of a title that are settings, such as place=in. */
 const settingsOf = (row) =>
   row.title

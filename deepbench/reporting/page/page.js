@@ -134,7 +134,7 @@ function addChart(chart, fileIndex) {
 
 /* ---- table ---- */
 
-const POSITIONS = ["fastest", "tie", "only", null];
+const POSITIONS = ["fastest", "tie", "open", "only", null];
 /* Columns that only some files need. */
 const varies = (name) => distinct(rows.map((r) => r[name])).length > 1;
 const printed = true;

@@ -17,7 +17,7 @@ BEGIN, END = "<!-- Sample: docs/make_readme.py writes it. -->", "<!-- End of sam
 
 # A few of the cases of that file.
 PROBLEMS = ("5124 × 700 × 2048 NN", "128 × 1500 × 1280 NN", "7680 × 1 × 2560 NN")
-PRECISIONS = ("f32", "bf16", "i8")
+PRECISIONS = ("f32", "bf16")
 
 
 def sample() -> str:

@@ -45,6 +45,11 @@ class Summary:
         return self.estimate is not None and self.estimate.disturbed
 
     @property
+    def slow_processes(self) -> int:
+        """How many processes took much longer than the others, and no other program was the reason."""
+        return self.estimate.slow_processes if self.estimate is not None else 0
+
+    @property
     def problem_title(self) -> str:
         """The problem, its direction unless forward, and the settings that are not at their default."""
         extra = [] if self.record["direction"] == "forward" else [self.record["direction"]]
@@ -183,6 +188,7 @@ def _undisturbed(measurement: Measurement) -> list[bool]:
         measurement["involuntary_switches"],
         measurement["steal_s"],
         measurement["calls_per_sample"],
+        measurement.get("queued_s"),
     )
 
 
@@ -193,7 +199,10 @@ def summarize(records: Iterable[Record], order: Iterable[str] = ()) -> list[Summ
 
 
 def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
-    """The time of a case from its measured rounds, and whether its interval comes from one process."""
+    """The time of a case from its measured rounds, and whether its interval comes from one process.
+
+    The interval includes processes that were slow by themselves.
+    """
     measured = [r["measurement"] for r in rounds if r["status"] in MEASURED and r["measurement"]]
     if not measured:
         return None, False
@@ -202,6 +211,10 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     lacked = any(_lacked_cpus(r) for r in rounds if r["measurement"])
     time = replace(time, disturbed=lacked or any(n.disturbed for n in numbers))
     if len(measured) > 1:
+        slow = [n.time_s for n, m in zip(numbers, measured, strict=True) if _is_slow_by_itself(n, m, time.time_s)]
+        if slow and time.high_s is not None:
+            high_s = max(time.high_s, *slow)
+            time = replace(time, high_s=high_s, slow_processes=len(slow), slowest_s=max(slow))
         return time, False
     only = measured[0]
     interval = stats.median_interval(stats.samples_used(only["samples_s"], _undisturbed(only)))
@@ -210,10 +223,27 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     return replace(time, low_s=interval[0], high_s=interval[1]), True
 
 
+# Interference without a trace, such as a hypervisor that runs two virtual CPUs on one core, makes a process take up to
+# twice as long.
+SLOW = 2.0
+
+
+def _is_slow_by_itself(number: stats.ProcessMedian, measurement: Measurement, usual_s: float) -> bool:
+    """Whether a process took much longer than usual, and others did not have its CPUs in that time."""
+    if number.disturbed or number.time_s <= SLOW * usual_s or any(measurement["steal_s"]):
+        return False
+    queued_s = [s for s in measurement.get("queued_s", ()) if s is not None]
+    if len(queued_s) < len(measurement["samples_s"]):
+        return False
+    total_s = sum(measurement["samples_s"]) * measurement["calls_per_sample"]
+    return number.time_s * (1 - sum(queued_s) / total_s) > SLOW * usual_s
+
+
 def _lacked_cpus(record: Record) -> bool:
     """Whether other programs left too few CPUs for the threads of a case all the time.
 
-    Then no sample shows what is usual. Threads that wait for each other take up to a thousand times as long.
+    Then no sample shows what is usual. Threads that wait for each other take up to a thousand times as long. Threads
+    that sleep lack no CPU.
     """
     measurement, process = record["measurement"], record["process"]
     cpus = process.get("cpus") if process else None
@@ -221,6 +251,9 @@ def _lacked_cpus(record: Record) -> bool:
         return False
     others, calls = measurement.get("other_cpus"), measurement["calls_per_sample"]
     if others is None or others - max(0, len(cpus) - record["threads"]) < stats.OTHER_LOAD:
+        return False
+    lists = measurement["samples_s"], measurement["cpu_s"], measurement["steal_s"]
+    if sum(stats.slept(*lists, calls, measurement.get("queued_s"))) > len(lists[0]) / 2:
         return False
     pairs = zip(measurement["cpu_s"], measurement["samples_s"], strict=True)
     shares = [cpu_s / (s * calls) for cpu_s, s in pairs if cpu_s is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from deepbench.core import units
 from deepbench.core.precision import MINIMUM, PRECISIONS
@@ -45,6 +46,13 @@ FEW_SAMPLES = Note(
     "few undisturbed",
     "few undisturbed: other programs disturbed over 75 % of the samples; only the others were used.",
     flag="U",
+)
+VARIES = Note(
+    "varies",
+    "varies between processes",
+    "varies between processes: some took more than twice as long, and no other program had their CPUs meanwhile. The "
+    "interval includes them.",
+    flag="V",
 )
 NOT_NEEDED = Note(
     "not_needed", "not needed by training", "not needed by training: the gradient with respect to the network's input."
@@ -192,6 +200,10 @@ def _sampling_notes(s: Summary) -> list[Note]:
     measurements = [r["measurement"] for r in s.rounds if r["measurement"]]
     notes = [FIRST_CALL] * any(m["stopped"] == "first_call" for m in measurements)
     notes += [PYTHON_LOOP] * any(m["loop"] == "python" for m in measurements)
+    if s.estimate.slowest_s is not None:
+        times = units.significant(s.estimate.slowest_s / s.estimate.time_s)
+        text = f"{VARIES.text}: {s.estimate.slow_processes} of {s.estimate.processes} took up to {times}× as long"
+        notes.append(replace(VARIES, text=text))
     if s.estimate.disturbed:
         return [*notes, DISTURBED]
     return notes + [FEW_SAMPLES] * (s.estimate.undisturbed_fraction < FEW_UNDISTURBED)

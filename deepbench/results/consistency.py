@@ -122,7 +122,9 @@ def _case_of(op: Op, record: Record) -> Case:
 
 def _are_equally_long(measurement: Measurement) -> bool:
     lengths = set(map(len, OF_SAMPLES(measurement)))
-    return len(lengths) == 1 and len(measurement.get("slices", measurement["samples_s"])) in lengths
+    samples_s = measurement["samples_s"]
+    others = measurement.get("slices", samples_s), measurement.get("queued_s", samples_s)
+    return len(lengths) == 1 and all(len(other) in lengths for other in others)
 
 
 def _result_error(record: Record) -> str | None:

@@ -46,6 +46,11 @@ class Summary:
         return self.estimate is not None and self.estimate.disturbed
 
     @property
+    def slow_processes(self) -> int:
+        """How many processes took much longer than the others, and no other program was the reason."""
+        return self.estimate.slow_processes if self.estimate is not None else 0
+
+    @property
     def problem_title(self) -> str:
         """The problem, its direction unless forward, and the settings that are not at their default."""
         extra = [] if self.record["direction"] == "forward" else [self.record["direction"]]
@@ -197,6 +202,7 @@ def _undisturbed(measurement: Measurement) -> list[bool]:
         measurement["involuntary_switches"],
         measurement["steal_s"],
         measurement["calls_per_sample"],
+        measurement.get("queued_s"),
     )
 
 
@@ -210,7 +216,8 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     """The time of a case from its measured rounds, and whether its interval comes from one process.
 
     Processes that other programs disturbed do not count where at least as many were not. Where most were disturbed,
-    the time is an upper bound from the fastest samples, because other programs only add time.
+    the time is an upper bound from the fastest samples, because other programs only add time. The interval includes
+    processes that were slow by themselves.
     """
     measured = [r for r in rounds if r["status"] in MEASURED and r["measurement"]]
     if not measured:
@@ -226,6 +233,12 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     time = stats.estimate_time([n.time_s for n in used], [n.undisturbed_fraction for n in used])
     time = replace(time, undisturbed_fraction=fraction)
     only = clean[0]["measurement"]
+    if len(clean) > 1:
+        pairs = [(n, r["measurement"]) for n, r in zip(used, clean, strict=True) if r["measurement"]]
+        slow = [n.time_s for n, m in pairs if _is_slow_by_itself(n, m, time.time_s)]
+        if slow and time.high_s is not None:
+            high_s = max(time.high_s, *slow)
+            time = replace(time, high_s=high_s, slow_processes=len(slow), slowest_s=max(slow))
     if len(clean) > 1 or only is None:
         return time, False
     interval = stats.median_interval(stats.samples_used(only["samples_s"], _undisturbed(only)))
@@ -245,10 +258,27 @@ def _is_disturbed(record: Record) -> bool:
     return process_number(record["measurement"]).disturbed or _lacked_cpus(record)
 
 
+# Interference without a trace, such as a hypervisor that runs two virtual CPUs on one core, makes a process take up to
+# twice as long.
+SLOW = 2.0
+
+
+def _is_slow_by_itself(number: stats.ProcessMedian, measurement: Measurement, usual_s: float) -> bool:
+    """Whether a process took much longer than usual, and others did not have its CPUs in that time."""
+    if number.disturbed or number.time_s <= SLOW * usual_s or any(measurement["steal_s"]):
+        return False
+    queued_s = [s for s in measurement.get("queued_s", ()) if s is not None]
+    if len(queued_s) < len(measurement["samples_s"]):
+        return False
+    total_s = sum(measurement["samples_s"]) * measurement["calls_per_sample"]
+    return number.time_s * (1 - sum(queued_s) / total_s) > SLOW * usual_s
+
+
 def _lacked_cpus(record: Record) -> bool:
     """Whether other programs left too few CPUs for the threads of a case all the time.
 
-    Then no sample shows what is usual. Threads that wait for each other take up to a thousand times as long.
+    Then no sample shows what is usual. Threads that wait for each other take up to a thousand times as long. Threads
+    that sleep lack no CPU.
     """
     measurement, process = record["measurement"], record["process"]
     cpus = process.get("cpus") if process else None
@@ -256,6 +286,9 @@ def _lacked_cpus(record: Record) -> bool:
         return False
     others, calls = measurement.get("other_cpus"), measurement["calls_per_sample"]
     if others is None or others - max(0, len(cpus) - record["threads"]) < stats.OTHER_LOAD:
+        return False
+    lists = measurement["samples_s"], measurement["cpu_s"], measurement["steal_s"]
+    if sum(stats.slept(*lists, calls, measurement.get("queued_s"))) > len(lists[0]) / 2:
         return False
     pairs = zip(measurement["cpu_s"], measurement["samples_s"], strict=True)
     shares = [cpu_s / (s * calls) for cpu_s, s in pairs if cpu_s is not None]

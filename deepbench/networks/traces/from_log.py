@@ -88,7 +88,7 @@ def _entries(log: LogText) -> Iterator[Logged | str]:
         if call.library == "onednn":
             if not onednn.is_execution(key):
                 continue
-            key = key.rpartition(",")[0]  # without its time
+            key = onednn.without_time(key)
         entries = known.get(key)
         if entries is None:
             if len(known) == MOST_DIFFERENT:

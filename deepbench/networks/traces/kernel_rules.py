@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deepbench.core.errors import BadInput
+from deepbench.core.precision import PRECISIONS
 from deepbench.networks.traces.kernels import kernel_text
 
 AXES = ("d", "h", "w")
@@ -19,6 +20,11 @@ AXES = ("d", "h", "w")
 Shape = Sequence[int]
 
 ONE_SIDED = "its padding is not the same on both sides, and that of its kernel is: outputs and FLOP are the same"
+BIASED = "it adds a bias, or computes the gradient of one, and its kernel has none"
+ADDED = "it adds to numbers that are in memory, and its kernel does not"
+RESCALED = "it rescales or converts its numbers, and its kernel does not"
+LOGARITHM = "it is the logarithm of a softmax, and its kernel a softmax"
+SHARED = "products of a batch share an operand or parts of it, and each has its own in the kernel"
 
 
 # ---- memory
@@ -38,6 +44,24 @@ def is_dense(shape: Shape, strides: Sequence[int]) -> bool:
 def distinct(shape: Shape, strides: Sequence[int]) -> int:
     """How many elements of an array differ in memory: repeated ones count once."""
     return math.prod(n for n, stride in zip(shape, strides, strict=True) if stride or not n)
+
+
+# ---- types
+
+
+def result_setting(precision: str | None, kind: str) -> str:
+    """The setting `result` of a product or convolution that stores numbers of this type.
+
+    `BadInput` if its kernels store none of them. Sums of integers that are stored as f32 are converted at the end.
+    """
+    types = PRECISIONS.get(precision or "")
+    if types is None:
+        raise BadInput(f"there is no precision {precision}")
+    if kind in (types.result, "f32" if types.result == "s32" else ""):
+        return "wide"
+    if kind != types.data:
+        raise BadInput(f"no kernel in {precision} has results in {kind}")
+    return "narrow"
 
 
 # ---- images

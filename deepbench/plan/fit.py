@@ -46,6 +46,7 @@ STAGES: dict[str, tuple[Stage, ...]] = {
 
 
 _UNITS = {
+    **{"KiB": 2**10, "kB": 10**3},
     **{"MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "MB": 10**6, "GB": 10**9, "TB": 10**12},
     **{"MFLOP": 10**6, "GFLOP": 10**9, "TFLOP": 10**12},
 }
@@ -67,7 +68,8 @@ class Limit:
         for word in text.split("+"):
             match = re.fullmatch(rf"([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?)({'|'.join(_UNITS)})", word, re.ASCII)
             if match is None or float(match[1]) <= 0 or ("FLOP" in word) in found:
-                raise BadInput(f"fit wants memory, work or both, such as 4GiB or 4GiB+20GFLOP, found {shorten(text)!r}")
+                wanted = f"fit wants memory, work or both, such as 4GiB or 4GiB+20GFLOP, in {', '.join(_UNITS)}"
+                raise BadInput(f"{wanted}, found {shorten(text)!r}")
             found["FLOP" in word] = int(float(match[1]) * _UNITS[match[2]])
         return cls(found.get(False), found.get(True))
 

@@ -46,7 +46,6 @@ STAGES: dict[str, tuple[Stage, ...]] = {
 
 
 _UNITS = {
-    **{"KiB": 2**10, "kB": 10**3},
     **{"MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "MB": 10**6, "GB": 10**9, "TB": 10**12},
     **{"MFLOP": 10**6, "GFLOP": 10**9, "TFLOP": 10**12},
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
 from deepbench.api.text import command, count
@@ -46,9 +48,9 @@ def import_file(
     target, imported, results = convert(
         file, output, machine=machine, library=library, backend=backend, threads=number, case=case
     )
-    left_out = list(dict.fromkeys(imported.left_out))
-    for reason in left_out[:MOST_LEFT_OUT]:
-        warn(f"left out: {reason}")
+    left_out = Counter(imported.left_out)
+    for reason, times in list(left_out.items())[:MOST_LEFT_OUT]:
+        warn(f"left out: {reason}{f' ({times} times)' if times > 1 else ''}")
     if len(left_out) > MOST_LEFT_OUT:
         warn(f"left out: {len(left_out) - MOST_LEFT_OUT} more")
     timeless = sum(not entry.processes_s for entry in imported.cases)

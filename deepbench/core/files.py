@@ -96,9 +96,14 @@ def read_regular(path: Path, most_bytes: int, wanted: str) -> bytes:
             raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}; expected {wanted}") from None
     if len(content) > most_bytes:
         raise BadInput(f"{printable(str(path))} has more than {most_bytes} bytes; expected {wanted}")
+    require_no_pointer(content, path)
+    return content
+
+
+def require_no_pointer(content: bytes, path: Path) -> None:
+    """`BadInput` for what Git LFS leaves in the place of a file."""
     if content.startswith(LFS_POINTER):
         raise BadInput(f"{printable(str(path))} is a pointer of Git LFS, not the file itself; fetch it: git lfs pull")
-    return content
 
 
 # ---- outputs

@@ -97,7 +97,9 @@ def make_problem(op: HasProblem, values: Mapping[str, int | str]) -> BaseProblem
         raise BadInput(f"{op.name} has no field {unknown[0]!r}; its fields are {', '.join(fields)}")
     missing = [name for name in required_fields(op) if name not in values]
     if missing:
-        example = fields[missing[0]].metadata.get("words", ["1024"])[0]
+        # `kv_heads` is often as many as `heads`, and must divide them.
+        alike = next((value for name, value in values.items() if missing[0].endswith(f"_{name}")), "1024")
+        example = fields[missing[0]].metadata.get("words", [alike])[0]
         raise BadInput(f"{op.name} needs {', '.join(missing)}; add for example {missing[0]}={example}")
     make: Callable[..., BaseProblem] = op.Problem
     return make(**values)

@@ -7,6 +7,7 @@ DeepBench measured in this way; otherwise it is the median or mean of isolated l
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from deepbench.core.errors import shorten
@@ -42,7 +43,7 @@ class Nvbench(Format):
             elif text_ is None:
                 imported.left_out.append(f"{title}: {reason}")
             else:
-                imported.cases.append(_imported_case(text_, state))
+                imported.cases.append(replace(_imported_case(text_, state), name=title))
         return imported
 
 

@@ -61,7 +61,8 @@ class Pyperf(Format):
             imported.left_out.append(f"{name or 'a benchmark without a name'}: {reason}")
             return
         processes = [samples for samples in processes if samples]
-        imported.cases.append(ImportedCase(text, processes, {}, None if processes else "pyperf gives no values"))
+        without = None if processes else "pyperf gives no values"
+        imported.cases.append(ImportedCase(text, processes, {}, without, name=name))
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:

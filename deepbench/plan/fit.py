@@ -67,7 +67,8 @@ class Limit:
         for word in text.split("+"):
             match = re.fullmatch(rf"([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?)({'|'.join(_UNITS)})", word, re.ASCII)
             if match is None or float(match[1]) <= 0 or ("FLOP" in word) in found:
-                raise BadInput(f"fit wants memory, work or both, such as 4GiB or 4GiB+20GFLOP, found {shorten(text)!r}")
+                wanted = f"fit wants memory, work or both, such as 4GiB or 4GiB+20GFLOP, in {', '.join(_UNITS)}"
+                raise BadInput(f"{wanted}, found {shorten(text)!r}")
             found["FLOP" in word] = int(float(match[1]) * _UNITS[match[2]])
         return cls(found.get(False), found.get(True))
 

@@ -18,6 +18,7 @@ from deepbench.core.aliases import did_you_mean, meant, refuse_unknown
 from deepbench.core.case import Pattern, check_settings, parse_patterns, read_field, words_by_kind
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
+from deepbench.core.foreign_text import decoded
 from deepbench.core.json_lines import printable
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
@@ -344,12 +345,13 @@ def _read_file(path: Path, suite: str) -> list[Entry]:
 def text_of(path: Path, wanted: str = "a list of problems") -> str:
     """What is in a file that a person named; `BadInput` says what is wrong with it, and what was wanted."""
     content = read_regular(path, MOST_SUITE_BYTES, wanted)
-    if b"\0" in content:
-        raise BadInput(f"{path} has a NUL byte; wanted text in UTF-8")
     try:
-        return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark first
+        text = decoded(content, "strict")  # spreadsheets put a byte-order mark first
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
+    if "\0" in text:
+        raise BadInput(f"{path} has a NUL byte; wanted text in UTF-8")
+    return text
 
 
 def _read_lines(text: str, path: Path, suite: str) -> list[Entry]:

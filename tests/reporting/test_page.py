@@ -390,6 +390,15 @@ def test_a_page_says_what_faster_libraries_would_save(tmp_path):
     assert "2.46 times as fast: onednn for 1 kernel" in remarks
 
 
+def test_a_page_withholds_the_error_of_a_step_that_other_programs_disturbed(tmp_path):
+    noisy = predicted.kernels(make=samples.disturbed)
+    bars, remarks = step_of(tmp_path, *noisy, predicted.step(2.1e-3))
+
+    assert (True, None) == (bars["predicted"]["disturbed"], bars["predicted"]["low_s"])
+    assert "Error: withheld, because other programs disturbed" in remarks
+    assert "%" not in remarks.partition("Error:")[2].partition(".")[0]
+
+
 def test_a_step_without_all_kernels_has_no_predicted_bar(tmp_path):
     records = [record for record in predicted.kernels() if record["op"] != "gemm"]
     bars, remarks = step_of(tmp_path, *records, predicted.step(2.1e-3))

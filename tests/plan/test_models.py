@@ -460,6 +460,8 @@ def kernels(name):
         ("mlperf/whisper_large_v3:phase=encode", {("elementwise", "gelu"): 34}),
         ("mlperf/deepseek_v3_r1:phase=decode", {("elementwise", "swiglu"): 119, ("rope", None): 61}),
         ("mlperf/flux1_schnell:phase=train", {("elementwise", "gelu_tanh"): 76, ("rope", None): 57}),
+        ("mlperf/sdxl", {("elementwise", "geglu"): 70}),
+        ("mlperf/stable_diffusion_v2:phase=train", {("elementwise", "geglu"): 16}),
         ("mlperf/wan22_a14b", {("elementwise", "gelu_tanh"): 40, ("rope", None): 40}),
         ("mlperf/gptj_6b:phase=decode", {("elementwise", "gelu_tanh"): 28, ("rope", None): 28}),
         ("mlperf/gpt3_175b:phase=train", {("elementwise", "gelu_tanh"): 96}),

@@ -107,6 +107,17 @@ def bar(share: float, width: int = 5) -> str:
     return ("█" * full + ("" if rest == 0 else "▏▎▍▌▋▊▉"[rest - 1])).ljust(width)
 
 
+def numbers(values: Iterable[int]) -> str:
+    """`0-3,8`: ranges of whole numbers, as Linux lists CPUs."""
+    ranges: list[list[int]] = []
+    for value in sorted(set(values)):
+        if ranges and value == ranges[-1][1] + 1:
+            ranges[-1][1] = value
+        else:
+            ranges.append([value, value])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
 def faster_or_slower(ratio: float | None) -> str:
     """A ratio of times in words: below 1, `37.0× faster`; above 1, `1.80× slower`; near 1, `1.3 % slower` or `as fast`.
 

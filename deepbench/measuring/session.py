@@ -7,14 +7,16 @@ It prints nothing. `progress` is called before each measurement, never during on
 from __future__ import annotations
 
 import math
+import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from deepbench.core import units
 from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
@@ -35,6 +37,7 @@ from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import ENERGY_S, MODES, QUICK, Rounds, Rules
 from deepbench.plan.rounds import RoundsForecast, next_within_budget, queue
 from deepbench.results import summary
+from deepbench.results.consistency import other_cpus
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record
 
@@ -324,7 +327,26 @@ class Session:
         return record
 
     def _measure(self, case: Case, rules: Rules) -> Record:
-        return measure_case(case, 1, rules, self.timeout_s, (), self.environment)
+        self.require_cpus(os.sched_getaffinity(0))
+        record = measure_case(case, 1, rules, self.timeout_s, (), self.environment)
+        self.require_cpus_of(record)
+        return record
+
+    def require_cpus(self, cpus: Collection[int]) -> None:
+        """`BadInput` unless this process may use the CPUs that it might use when the file was created."""
+        planned = self.file.header["machine"].get("cpus_allowed")
+        if isinstance(planned, list) and set(planned) != set(cpus):
+            then, now = units.numbers(planned), units.numbers(cpus)
+            raise BadInput(
+                f"the CPUs of this command were {then} when {self.file.path} was created, and are now {now} (taskset, "
+                "cpuset). Times on other CPUs are those of another machine, so it stops. What has been measured is in "
+                f"the file. With the same CPUs, continue: {command('run', '--resume', '-o', self.file.path)}"
+            )
+
+    def require_cpus_of(self, record: Record) -> None:
+        """The same for the process of a record: this process had other CPUs for a moment."""
+        if not self.hosts and other_cpus(record, self.file.header["machine"].get("cpus_allowed")):
+            self.require_cpus(cast("list[int]", cast(Any, record["process"])["cpus_allowed"]))
 
     def _keep(self, record: Record) -> None:
         self._store.append(record)
@@ -378,8 +400,11 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
         here = [i for i in range(len(entries)) if i not in records]
         if here:
             session, _, number = entries[here[0]]
+            session.require_cpus(os.sched_getaffinity(0))
             rivals = [Rival(entries[i][1], entries[i][0].environment) for i in here]
             measured = measure_heat(rivals, number, session.rules, session.timeout_s, session.hosts)
+            for record in measured:
+                session.require_cpus_of(record)
             for i, record in zip(here, measured, strict=True):
                 records[i] = entries[i][0].finish(entries[i][1], record)
     except KeyboardInterrupt:

@@ -139,6 +139,7 @@ class StepResults:
 def record_of(request: Request, measure: Callable[[StepResults], None], where: str = "") -> Record:
     """The record of what `measure` found, also if it fails. `where` begins the reason of a failure."""
     started, clock, findings = datetime.now(UTC), perf_counter(), StepResults()
+    cpus_allowed = sorted(os.sched_getaffinity(0))
     status: records.Status = "ok"
     reason = None
     try:
@@ -167,6 +168,7 @@ def record_of(request: Request, measure: Callable[[StepResults], None], where: s
         "started": started.isoformat(timespec="milliseconds"),
         "duration_s": round(max(0.0, perf_counter() - clock - findings.waited_s), 4),
         "cpus": sorted(os.sched_getaffinity(0)),
+        "cpus_allowed": cpus_allowed,
         "openmp_runtimes": describe.openmp_runtimes(),
         "environment": tuning(os.environ),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

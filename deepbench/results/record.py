@@ -388,7 +388,9 @@ class Process(TypedDict):
     started: NotRequired[object]
     """[ISO 8601, UTC] start of the worker"""
     cpus: NotRequired[object]
-    """its affinity mask"""
+    """its affinity mask at the end"""
+    cpus_allowed: NotRequired[object]
+    """the same when it began, before a library could change it; missing in older files"""
     openmp_runtimes: NotRequired[object]
     """OpenMP runtimes that were loaded"""
     environment: NotRequired[object]

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from deepbench.core import registry
 from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.files import open_regular
 
 T = TypeVar("T")
 
@@ -182,11 +183,12 @@ def photograph(
     `part` gives left, top, right and bottom of the part from the width and the height, all in pixels.
     """
     image = needed(dataset, "PIL.Image", "Pillow")
-    try:
-        with image.open(path) as file:
-            small = file.convert("RGB").resize((side, side), image.Resampling.BILINEAR, part(*file.size))
-    except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise BadInput(f"the photograph {path} of the data set {dataset} cannot be read: {error}") from None
+    with open_regular(Path(path), MOST_BYTES, f"a photograph of the data set {dataset}") as opened:
+        try:
+            with image.open(opened) as file:
+                small = file.convert("RGB").resize((side, side), image.Resampling.BILINEAR, part(*file.size))
+        except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
+            raise BadInput(f"the photograph {path} of the data set {dataset} cannot be read: {error}") from None
     return np.asarray(small, np.uint8).transpose(2, 0, 1)
 
 

@@ -9,6 +9,7 @@ with what is left of the file before memory is taken. Neither the directory of t
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -78,6 +79,8 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())  # or a power failure could leave an empty file under the new name
         draft.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()  # it takes space on a disk that may be full
         raise NotWritten(path, error) from None
 
 

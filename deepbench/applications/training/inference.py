@@ -96,6 +96,7 @@ class InferenceSession:
         """A line for each scenario, up to and with the first one at which the process fails; for all if none can be."""
         options, setup = replace(self._options, scenarios=list(scenarios)), setup_of(run.setup)
         setup = replace(setup, threads=options.threads or setup.threads, device=options.device or setup.device)
+        setup = replace(setup, ranks=1)  # however many have trained it
         about = {"run": number, "device": setup.device, "precision": setup.precision, "threads": setup.threads}
         model = models_of(self._source.path) / model_name(number)
         request = {

@@ -219,6 +219,7 @@ def test_a_disk_that_is_full_is_named_and_the_earlier_checkpoint_stays(tmp_path)
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     assert {"a": 1} == checkpoint.read(tmp_path / "0.npz")
+    assert ["0.npz"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_the_files_of_a_run_are_found(tmp_path):

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deepbench.applications.training import checkpoint, session, worker
+from deepbench.applications.training import checkpoint, inference, session, worker
 from deepbench.applications.training.application import Rung, Setup
+from deepbench.applications.training.scenarios import ServingOptions
 from deepbench.applications.training.session import Stopped, TrainingSession
 from deepbench.applications.training.worker import Places
 from deepbench.core.errors import BadInput, Unavailable
@@ -442,3 +443,49 @@ def test_a_model_that_cannot_be_moved_is_a_sentence_and_is_kept_later(run, tmp_p
 
     assert (tmp_path / "a.jsonl.models" / "0.npz").exists()
     assert not (tmp_path / "a.jsonl.checkpoints").exists()
+
+
+class Asked:
+    """In place of a process in which a model answers: it sends one message."""
+
+    def __init__(self, message):
+        self.message, self.request = message, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def send(self, request):
+        self.request = request
+
+    def listen(self, answers, timeout_s):
+        assert answers & set(self.message)
+        return process.Ending(self.message)
+
+
+def served_by(tmp_path, monkeypatch, message):
+    """The process that is asked to serve the model of two ranks, and the session."""
+    source, asked = trained.write(tmp_path / "a.jsonl", trained.seeds(1, ranks=2)), Asked(message)
+    monkeypatch.setattr(inference.parent, "Worker", lambda *_: asked)
+    store = Store.create(tmp_path / "b.jsonl", source.header)
+    return asked, inference.InferenceSession(source, read_results(tmp_path / "b.jsonl"), store, ServingOptions())
+
+
+def test_a_full_disk_is_no_result_of_serving(tmp_path, monkeypatch):
+    _, one = served_by(tmp_path, monkeypatch, {"stopped": "the disk is full"})
+    with one, pytest.raises(Stopped, match="the disk is full"):
+        one.run()
+
+    assert [] == read_results(tmp_path / "b.jsonl").serving
+
+
+def test_one_process_serves_the_model_of_several_ranks(tmp_path, monkeypatch):
+    end = {"status": "unavailable", "reason": "not here"}
+    asked, one = served_by(tmp_path, monkeypatch, {"end": end})
+    with one:
+        one.run()
+
+    assert (1, "0.npz") == (asked.request["setup"]["ranks"], Path(asked.request["checkpoint"]).name)
+    assert {"unavailable"} == {line["status"] for line in one.file.serving}

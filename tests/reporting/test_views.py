@@ -281,7 +281,9 @@ def test_a_library_is_not_compared_with_a_disturbed_one():
     assert ("MKL 1.0", "oneDNN 3.00 ms", "D") == tuple(row[name] for name in ("best", "next best", "flags"))
     assert "≤ 1.0 ms" in str(found)
     assert not {"±", "GFLOP/s", "share_of_limit"} & row.keys()
-    assert any(line.startswith("D  disturbed by other programs: times with ≤ are upper bounds") for line in found.legend)
+    assert any(
+        line.startswith("D  disturbed by other programs: times with ≤ are upper bounds") for line in found.legend
+    )
     first, second = cases.library_table(summarize(records), Limits()).rows
     assert ("", "no ratio: fastest is disturbed") == (first["than"], second["than"])
     ranked = cases.ranking_table(summarize(records))

@@ -196,7 +196,7 @@ class Comparison:
     unmeasured: int = 0
     """How many cases have no time on either side."""
     unchecked: int = 0
-    """How many of them have times on both sides that nobody checked."""
+    """How many of them have times on both sides that were not checked."""
     interleaved: bool = False
     between_sessions: float = 0.0
     """Standard deviation of log times from one session to another; 0 if unknown."""

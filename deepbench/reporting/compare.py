@@ -16,8 +16,9 @@ from deepbench.judge.compare import IN_TURN, LONGEST_S, QUIET_MACHINE, ROUNDS, C
 from deepbench.judge.gate import CANNOT_TELL, REGRESSION, GateVerdict
 from deepbench.judge.reasons import Reason, library_title
 from deepbench.judge.together import KindOfCases, moved_together
+from deepbench.reporting.cases import time_cell
 from deepbench.reporting.notes import DISTURBED
-from deepbench.reporting.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
+from deepbench.reporting.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number, time_text
 
 UNDECIDED = "cannot tell"
 """The verdict of undecided cases in JSON, CSV and Python."""
@@ -150,7 +151,7 @@ def cases(comparison: Comparison) -> Table:
     """One row per case."""
     columns = [
         *(Column("case"), Column("precision", title="type", narrow=1), Column("library", narrow=1)),
-        *(number("first", units.seconds, narrow=2), number("second", units.seconds, narrow=3)),
+        *(number("first", time_text, narrow=2), number("second", time_text, narrow=3)),
         *(replace(column, narrow=narrow) for column, narrow in zip(RATIO, (0, 4, 6, 6), strict=True)),
         *(Column("processes", narrow=5), Column("verdict", verdict_word, whole=True), Column("to decide", narrow=2)),
         *(Column("reason", narrow=1, least=24), Column("notes", style="yellow", narrow=4)),
@@ -218,8 +219,8 @@ def _row(c: ComparedCase, comparison: Comparison) -> dict[str, Cell]:
         "case": c.a.problem_title,
         "precision": c.a.record["precision"],
         "library": ", ".join(dict.fromkeys((c.a.library_title, c.b.library_title))),
-        "first": c.a.estimate.time_s if c.a.estimate else None,
-        "second": c.b.estimate.time_s if c.b.estimate else None,
+        "first": time_cell(c.a) if c.a.estimate else None,
+        "second": time_cell(c.b) if c.b.estimate else None,
         **ratio_cells(SECOND_OVER_FIRST, None if withheld else c.ratio, None if withheld else c.interval),
         "processes": " and ".join(map(str, processes)),
         "verdict": c.verdict,

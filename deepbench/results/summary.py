@@ -226,8 +226,9 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     fraction = sum(n.undisturbed_fraction for n in numbers) / len(numbers)
     clean = undisturbed_rounds(measured)
     if 2 * len(clean) < len(measured):
-        fastest = [stats.lower_quartile(r["measurement"]["samples_s"]) for r in measured if r["measurement"]]
-        bound_s = min([*fastest, *(n.time_s for n in numbers)])
+        # Half of the samples of an undisturbed process are below its time, so its fastest ones are no bound.
+        disturbed = [r["measurement"] for r in measured if r["measurement"] and _is_disturbed(r)]
+        bound_s = min([*(stats.lower_quartile(m["samples_s"]) for m in disturbed), *(n.time_s for n in numbers)])
         return stats.Estimate(bound_s, None, None, len(measured), fraction, disturbed=True), False
     used = [process_number(r["measurement"]) for r in clean if r["measurement"]]
     time = stats.estimate_time([n.time_s for n in used], [n.undisturbed_fraction for n in used])

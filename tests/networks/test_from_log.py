@@ -1,5 +1,6 @@
 """Traces of logs: real ones of oneDNN, and those of other libraries as their documentation shows them."""
 
+import gzip
 import itertools
 import random
 import tomllib
@@ -669,3 +670,13 @@ def test_a_trace_is_a_suite_like_any_other():
     trace = trace_log(LOGS / "onednn_3.12_two_steps.log", 2)
 
     assert parse_trace(tomllib.loads(suite_text(trace)), "a.suite") == trace
+
+
+@pytest.mark.parametrize(
+    "encode", [lambda b: gzip.compress(b), lambda b: b.decode().encode("utf-16"), lambda b: b"\xef\xbb\xbf" + b]
+)
+def test_a_log_may_be_compressed_or_in_another_encoding(tmp_path, encode):
+    path = LOGS / "onednn_3.12_bf16_step.log"
+    (tmp_path / "other.log").write_bytes(encode(path.read_bytes()))
+
+    assert trace_log(path).counts == trace_log(tmp_path / "other.log").counts

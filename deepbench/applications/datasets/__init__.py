@@ -391,8 +391,8 @@ def _contents(package: Path, path_of: Callable[[str], Path | None]) -> Iterator[
                     yield path, file.read()
     except (MissingData, MemoryError):
         raise
-    # What these modules raise for a damaged archive is not documented: also NotImplementedError for a method that they
-    # do not know, RuntimeError for encryption, and EOFError.
+    # These modules raise many kinds of errors for a damaged archive: NotImplementedError for a method of compression
+    # that they lack, RuntimeError for encryption, EOFError for a cut one, and errors of their own.
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise MissingData(f"{package.name} is damaged: {reason:.200}", "try again") from None

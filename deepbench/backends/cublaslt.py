@@ -22,7 +22,15 @@ from deepbench.native.library import version_text
 MOST_ALGORITHMS = 32
 # 8-bit floats: the first address of every column is a multiple of 16 (cuBLASLt, "cublasLtMatmul").
 FLOAT8_LEADING = 16
-LEADING = {"i8": INTEGER_LEADING, "f8e4m3": FLOAT8_LEADING, "f8e5m2": FLOAT8_LEADING}
+EIGHT_BIT = {"i8": INTEGER_LEADING, "f8e4m3": FLOAT8_LEADING, "f8e5m2": FLOAT8_LEADING}
+
+
+def eight_bit_hint(case: Case) -> str:
+    """What 8-bit kernels need, to be appended to a refusal; nothing for other types."""
+    if case.precision.name not in EIGHT_BIT:
+        return ""
+    multiple = EIGHT_BIT[case.precision.name]
+    return f"; 8-bit types need a_t=1 (or weights=packed), b_t=0, and m and k that are multiples of {multiple}"
 
 
 class CuBLASLt(GpuBackend):
@@ -45,7 +53,7 @@ class CuBLASLt(GpuBackend):
         packed = case.settings["weights"] == "packed"
         if packed and p.a_t:
             raise Unsupported(f"A is transposed already, which is {self.title}'s packed order; choose weights=plain")
-        leading = dict.fromkeys("ab", LEADING.get(case.precision.name, 1))
+        leading = dict.fromkeys("ab", EIGHT_BIT.get(case.precision.name, 1))
         buffers = self.buffers(case, arrays, leading, {"a": lambda a: a.T} if packed else None)
         a_t = 1 if packed else p.a_t
         compute, scalar_type = compute_type(self.vendor, case)
@@ -103,13 +111,15 @@ class CuBLASLt(GpuBackend):
 
         table = (Result * MOST_ALGORITHMS)()
         layout = [layouts[x] for x in "abcc"]
-        count = self.number(
-            "cublasLtMatmulAlgoGetHeuristic", self.handle, description, *layout, preference, MOST_ALGORITHMS, table
-        )
+        name, count = "cublasLtMatmulAlgoGetHeuristic", 0
+        try:
+            count = self.number(name, self.handle, description, *layout, preference, MOST_ALGORITHMS, table)
+        except Unsupported:  # said of 8-bit types in another order
+            if case.precision.name not in EIGHT_BIT:
+                raise
         results = [table[i] for i in range(count) if table[i].state == 0]
         if not results:
-            hint = "; 8-bit types may need A transposed, B not transposed, and multiples of 16 for m and k"
-            raise Unsupported(f"{self.title} proposes no algorithm{hint if case.precision.name in LEADING else ''}")
+            raise Unsupported(f"{self.title} proposes no algorithm{eight_bit_hint(case)}")
         return results
 
     def _set(self, name: str, target: ctypes.c_void_p, attribute: int, value: int, kind: Any = ctypes.c_int) -> None:

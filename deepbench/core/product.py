@@ -119,16 +119,20 @@ class Product:
         """Rows `j` and columns `i` of C in float64, and their tolerance without the rounding of storing them."""
         import numpy as np
 
+        from deepbench.core.precision import type_name
+
         a, b = self.left[:, i].astype(np.float64), self.right[j].astype(np.float64)
         want, norms = b @ a, np.outer(np.linalg.norm(b, axis=1), np.linalg.norm(a, axis=0))
+        stored: Array | float = 0.0
         if self.initial is not None:
+            stored = self.initial.rounding(type_name(self.c.dtype), want)
             rows, columns = np.arange(self.c.shape[1])[i], np.arange(self.c.shape[0])[j]
             initial = self.initial.elements(rows[None, :], columns[:, None])
             want += initial
             # A kernel that adds the products to C one by one rounds C each time. With random signs, the standard
             # deviation is about 0.6·√k of its roundoffs. As part of the tolerance of 16, this allows for 7 of them.
             norms = np.maximum(norms + 1, np.abs(initial) * (math.sqrt(a.shape[0]) / 4))
-        tolerance = unit * norms
+        tolerance = unit * norms + stored
         return (want, tolerance) if self.then is None else self.then(want, tolerance)
 
 
@@ -286,13 +290,16 @@ def _projected(products: Sequence[Product], choices: np.random.Generator, unit: 
         signs = choices.integers(0, 1, n, endpoint=True) * 2.0 - 1.0
         inner, b_squares = project(signs, p.right)
         want, a_squares = project(inner, p.left)
-        added = 0
+        norms, added, rounding = a_squares * b_squares.sum(), 0, np.zeros(1)
         if p.initial is not None:
             want += p.initial.projection(signs)
             added = n
+            # For operands like ours, the square of an element of A·B is |a|²·|b|² over the number of products.
+            rounding = rounding + p.initial.rounding(stored, np.sqrt(norms / p.right.shape[1]))
         got, squares = project(signs, p.c)
-        magnitude = np.sqrt(a_squares * b_squares.sum() + added)
-        tolerance = PROJECTION_SAFETY * (unit * magnitude + storage_error(stored, np.sqrt(squares)))
+        tolerance = PROJECTION_SAFETY * (
+            unit * np.sqrt(norms + added) + storage_error(stored, np.sqrt(squares)) + rounding
+        )
         found.append((got, want, tolerance))
     got, want, tolerance = map(np.concatenate, zip(*found, strict=True))
     total = sum(p.c.size for p in products)

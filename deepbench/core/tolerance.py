@@ -102,6 +102,13 @@ class InitialC:
         """C₀ with shape (n, m), in float64; 0 if C is not added to."""
         return self.elements(np.arange(self.rows.size)[None, :], np.arange(self.columns.size)[:, None])
 
+    def rounding(self, kind: str, products: Array) -> Array | float:
+        """Bound of the error of storing elements of A·B in the type of C before C₀ is added.
+
+        cuBLAS does this with 16-bit types, even if it adds the products in f32.
+        """
+        return storage_error(kind, products) if self.is_added else 0.0
+
     def projection(self, signs: Array) -> Array:
         """C₀·signs with shape (m,), in float64; 0 if C is not added to."""
         sums: Array = signs.sum() * self.rows.astype(np.float64) + signs @ self.columns.astype(np.float64)

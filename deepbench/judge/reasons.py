@@ -156,7 +156,10 @@ def _clock_limits(record: Record) -> str | None:
 
 def _sensor(record: Record, name: str) -> list[object]:
     device = _dict(record["measurement"]).get("device")
-    return [readings.get(name) for readings in (device["before"], device["after"]) if readings] if device else []
+    if not device:
+        return []
+    readings = [device["during"]] if device.get("during") else [device["before"], device["after"]]
+    return [r.get(name) for r in readings if r]
 
 
 # ---- of the processes of a case

@@ -79,7 +79,8 @@ class SparseGemmOp(AddingProductOp):
         SparseGemm(64, 3, 33, 95),
         SparseGemm(17, 40, 100, 90),
         SparseGemm(100, 8, 31, 0),
-        SparseGemm(32, 8, 64, 50, "2_4"),
+        SparseGemm(32, 16, 64, 50, "2_4"),
+        SparseGemm(64, 32, 96, 50, "2_4"),
     )
 
     def operands(self, case: Case) -> Arrays:
@@ -174,6 +175,7 @@ class SparseGemmOp(AddingProductOp):
             a_norm = np.sqrt(_row_sums(arrays, values**2))
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
             tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storage_error(stored, want)
+            tolerance += initial_c.rounding(stored, want - initial_c.full())
             yield AnswerComparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
@@ -186,6 +188,7 @@ class SparseGemmOp(AddingProductOp):
             b_values = b[column, columns[row_slice]].astype(np.float64)
             want[e] = values[row_slice] @ b_values
             tolerance[e] = unit * (np.linalg.norm(values[row_slice]) * np.linalg.norm(b_values) + 1)
+        tolerance += initial_c.rounding(stored, want)
         want += initial_c.elements(i, j)
         tolerance += storage_error(stored, want)
         got = c[j, i].astype(np.float64)
@@ -197,8 +200,9 @@ class SparseGemmOp(AddingProductOp):
         want = _row_sums(arrays, values * inner[columns])
         want += initial_c.projection(signs)
         got, squares = project(signs, c)
-        magnitude = np.sqrt(_row_sums(arrays, values**2 * b_squares[columns]) * p.row_non_zeros + p.n)
-        tolerance = PROJECTION_SAFETY * (unit * magnitude + storage_error(stored, np.sqrt(squares)))
+        norms = _row_sums(arrays, values**2 * b_squares[columns])
+        rounding = storage_error(stored, np.sqrt(squares)) + initial_c.rounding(stored, np.sqrt(norms))
+        tolerance = PROJECTION_SAFETY * (unit * np.sqrt(norms * p.row_non_zeros + p.n) + rounding)
         yield AnswerComparison("projection of every element", got, want, tolerance, c.size, c.size)
 
     def projections(self, case: Case, arrays: Arrays, signs: Array) -> tuple[Array, Array]:

@@ -326,6 +326,8 @@ class DeviceEnergy(TypedDict):
     """[s] length of the window"""
     watts: Seconds
     """[W] mean power in the window"""
+    during: NotRequired[dict[str, object] | None]
+    """sensors in the window, see below; missing in older files"""
 
 
 class DeviceMeasurement(TypedDict):
@@ -341,6 +343,8 @@ class DeviceMeasurement(TypedDict):
     """sensors before sampling, see below"""
     after: dict[str, object] | None
     """sensors after sampling"""
+    during: NotRequired[dict[str, object] | None]
+    """sensors while calls ran, see below; missing in older files"""
     energy: NotRequired[DeviceEnergy | None]
     """with `--energy`; null if the card has no counter"""
 

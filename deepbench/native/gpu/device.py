@@ -36,7 +36,7 @@ class Gpu(Runtime):
 
     def warnings(self, seen: dict[str, Any]) -> list[tuple[str, str]]:
         """Code and sentence of each reason to doubt a measurement; `seen` is its `device` field."""
-        warnings = telemetry.warnings(seen["before"], seen["after"])
+        warnings = telemetry.warnings(seen["before"], seen["after"], seen["during"])
         if seen["fallback"] is not None:
             warnings.append(("plain_clock", f"times of short kernels include launching: {seen['fallback']}"))
         return warnings

@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 from abc import ABC, abstractmethod
+from statistics import median
 from typing import Any
 
 from deepbench.core.errors import LibraryError, Unavailable, Unsupported
@@ -204,6 +205,37 @@ class AmdSmi(Sensors):
         return count.value * microjoules.value / 1000 if status == 0 else None
 
 
+class Load:
+    """What the sensors showed while calls ran."""
+
+    def __init__(self) -> None:
+        self._clocks: list[float] = []
+        self._watts: list[float] = []
+        self._limits: set[str] = set()
+        self._count = 0
+
+    def add(self, sensors: Sensors) -> None:
+        """Read clock, limits and power."""
+        self._count += 1
+        if (clock := sensors.clock_mhz("now")) is not None:
+            self._clocks.append(clock)
+        if (watts := sensors.watts()) is not None:
+            self._watts.append(watts)
+        self._limits.update(sensors.limited_by() or ())
+
+    def facts(self) -> dict[str, Any] | None:
+        """For the record; None if nothing was read."""
+        if not self._count:
+            return None
+        return {
+            "readings": self._count,
+            "lowest_clock_mhz": min(self._clocks, default=None),
+            "clock_mhz": median(self._clocks) if self._clocks else None,
+            "limited_by": sorted(self._limits - {"idle"}),
+            "watts": max(self._watts, default=None),
+        }
+
+
 def sensors(gpu: Runtime) -> Sensors | None:
     """The sensors of this GPU; None if their library is missing or does not know it."""
     for kind in (Nvml, AmdSmi):
@@ -214,12 +246,15 @@ def sensors(gpu: Runtime) -> Sensors | None:
     return None
 
 
-def warnings(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """Code and sentence of each problem in the conditions before and after a measurement."""
+def warnings(
+    before: dict[str, Any] | None, after: dict[str, Any] | None, during: dict[str, Any] | None
+) -> list[tuple[str, str]]:
+    """Code and sentence of each problem in the conditions before, after and during a measurement."""
     if before is None or after is None:
         return [("no_telemetry", "clocks and throttling of the GPU cannot be read here")]
     problems = []
-    limits = sorted({reason for c in (before, after) for reason in c["limited_by"] or ()} - HARMLESS)
+    seen = [c for c in (before, during, after) if c is not None]
+    limits = sorted({reason for c in seen for reason in c["limited_by"] or ()} - HARMLESS)
     if limits:
         problems.append(("throttled", f"the GPU lowered its clocks: {', '.join(limits)}"))
     if max(before["other_processes"] or 0, after["other_processes"] or 0) > 0:

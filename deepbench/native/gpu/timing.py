@@ -8,6 +8,7 @@ Longer: between two events. `docs/gpu.md` explains the limits.
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter, perf_counter_ns
@@ -15,6 +16,7 @@ from typing import Any
 
 from deepbench.core.errors import DeepBenchError, LibraryError, OutOfMemory, Unsupported
 from deepbench.core.kernel import Kernel
+from deepbench.native.gpu import telemetry
 from deepbench.native.gpu.runtime import Runtime
 from deepbench.native.gpu.telemetry import Sensors
 
@@ -41,6 +43,10 @@ RAISE_CLOCKS_S = 30e-3
 # The fastest candidates are timed again, because a single 2 ms sample may be off.
 FINALISTS = 3
 
+# Sensors are read while the GPU works, after the calls of a sample are launched: at most once in so many seconds, and
+# not again where a reading takes longer than that. (NVML needs 2 µs per value.)
+READ_EVERY_S = 5e-3
+
 # Most calls in a graph for energy.
 MOST_ENERGY_CALLS = 5000
 
@@ -57,6 +63,8 @@ class EventTimer:
         self._start, self._end = gpu.new_event(), gpu.new_event()
         self.clock = "events"
         """How the last sample was taken: `graph`, `stalled events` or `events`."""
+        self._load = telemetry.Load()
+        self._next_reading = 0.0
 
     def __call__(self, repeats: int) -> int:
         self.clock = self._choose_clock(repeats * self._calls)
@@ -94,12 +102,22 @@ class EventTimer:
             if stalled:
                 self._watchdog.cancel()
                 gpu.stall.release()
+        self._read_sensors()
         elapsed = gpu.elapsed_ns(self._start, self._end)
         if self.clock != "graph":
             self._last_launch_s = launch_s
         if stalled and not gpu.stall.usable and self.clock == "stalled events":
             self.clock = "events"  # the stream was released before everything was launched
         return elapsed
+
+    def _read_sensors(self) -> None:
+        """Read clock, limits and power while the calls run."""
+        start = perf_counter()
+        if self._sensors is None or start < self._next_reading:
+            return
+        self._load.add(self._sensors)
+        end = perf_counter()
+        self._next_reading = end + READ_EVERY_S if end - start < READ_EVERY_S else math.inf
 
     def _stall(self) -> bool:
         gpu = self._gpu
@@ -153,7 +171,12 @@ class EventTimer:
         fallback = self._no_graph
         if fallback is None and self.clock == "events" and short:
             fallback = self._gpu.stall.reason or "a sample has too many calls to hold the stream back"
-        facts: dict[str, Any] = {"clock": self.clock, "fallback": fallback, "host_call_s": self._host_calls(sets)}
+        facts: dict[str, Any] = {
+            "clock": self.clock,
+            "fallback": fallback,
+            "during": self._load.facts(),
+            "host_call_s": self._host_calls(sets),
+        }
         if energy_s is not None:
             facts["energy"] = self._energy(sets, energy_s)
         return facts
@@ -176,6 +199,7 @@ class EventTimer:
         at_once = min(0.05 / max(self._call_s or 0.05, 1e-7), MOST_ENERGY_CALLS)
         repeats = max(1, round(at_once / self._calls))
         self(repeats)  # captures the graph before the window starts
+        self._load = telemetry.Load()
         before, start, total = self._sensors.energy_mj(), perf_counter(), 0
         if before is None:
             return None
@@ -186,7 +210,13 @@ class EventTimer:
         if after is None:
             return None
         joules, calls = (after - before) / 1e3, total * sets
-        return {"joules_per_call": joules / calls, "calls": calls, "window_s": seconds, "watts": joules / seconds}
+        return {
+            "joules_per_call": joules / calls,
+            "calls": calls,
+            "window_s": seconds,
+            "watts": joules / seconds,
+            "during": self._load.facts(),
+        }
 
 
 class GroupTimer:
@@ -229,7 +259,7 @@ class GroupTimer:
             samples.append((perf_counter_ns() - before) / 1e9)
         short = self._call_s is not None and self._call_s < STALL_BELOW_S
         fallback = "ranks wait for each other, so calls of a group are launched one by one" if short else None
-        return {"clock": "events", "fallback": fallback, "host_call_s": samples}
+        return {"clock": "events", "fallback": fallback, "during": None, "host_call_s": samples}
 
     def _synchronize(self) -> None:
         for gpu in self._gpus:

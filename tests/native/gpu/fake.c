@@ -555,7 +555,7 @@ int LT(MatmulAlgoGetHeuristic)(void *h, struct description *d, struct layout *a,
     *count = 0;
     /* As on Hopper: 8-bit floats need A transposed, B not transposed, and multiples of 16. */
     if ((wide > 1 && (a->ld % wide || b->ld % wide)) || (float8 && (!d->a_t || d->b_t || a->rows % 16 || a->columns % 16)))
-        return 0;
+        return BLAS_NOT_SUPPORTED; /* as cuBLASLt 13.1 on an H200 */
     for (int i = 0; i < 3; i++) {
         memset(&results[i], 0, sizeof results[i]);
         results[i].algorithm.id = i + 1;

@@ -78,7 +78,7 @@ def opened():
 
 def marked_pairs():
     """The same. GPU libraries are marked, so that `pytest -m gpu` runs only them."""
-    marks = {True: (), False: (pytest.mark.gpu,)}
+    marks = {True: (), False: (pytest.mark.gpu, pytest.mark.costly)}
     return [pytest.param(name, op, marks=marks[find_backend(name).device == "cpu"]) for name, op in pairs()]
 
 

@@ -27,9 +27,9 @@ where dk and dv are summed over the heads of a group. There are no pages in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
@@ -50,6 +50,9 @@ STORED_UNITS = 4.0
 
 # Lists of the lengths of sequences: one may have thousands, and lists of workloads many.
 MOST_REMEMBERED = 1024
+
+# Sequences of different lengths, which are drawn for each problem: more than servers compute at once.
+MOST_SPREAD = 2048
 
 # Queries of one head whose results are computed together when the inputs of the backward pass are prepared.
 PREPARED_QUERIES = 256
@@ -79,6 +82,8 @@ class Attention(BaseProblem):
             raise BadInput("window needs mask=causal")
         if self.mask == "causal" and self.queries > self.keys:
             raise BadInput(f"with mask=causal, queries must be at most keys ({self.keys}), found {self.queries}")
+        if self.lengths == "spread" and self.batch > MOST_SPREAD:
+            raise BadInput(f"with lengths=spread, batch must be at most {MOST_SPREAD}, found {self.batch}")
         if self.value_size == self.head_size:
             object.__setattr__(self, "value_size", 0)  # equal problems have one text
         if self.window >= self.keys:
@@ -121,7 +126,11 @@ class Attention(BaseProblem):
 
     def pairs(self) -> int:
         """Visible pairs of a query and a key in one head, in all sequences."""
-        return sum(_pairs(self, keys) for keys in self.key_counts)
+        return self.total(lambda keys: _pairs(self, keys))
+
+    def total(self, count: Callable[[int], int]) -> int:
+        """The sum of what is counted for so many keys, over all sequences. Equal ones are no list: it may be huge."""
+        return self.batch * count(self.keys) if self.lengths == "equal" else sum(map(count, self.key_counts))
 
 
 @lru_cache(MOST_REMEMBERED)
@@ -135,10 +144,10 @@ def _key_counts(problem: Attention) -> tuple[int, ...]:
         least = max(least, problem.queries)
     counts = generator(stream=98).integers(least, problem.keys, problem.batch, endpoint=True)
     counts[counts.argmax()] = problem.keys
-    return tuple(int(n) for n in counts)
+    return tuple(counts.tolist())
 
 
-@cache
+@lru_cache(MOST_REMEMBERED)
 def _pairs(problem: Attention, keys: int) -> int:
     queries = problem.query_count(keys)
     if problem.mask == "none":
@@ -189,7 +198,7 @@ class AttentionOp(PartsOp):
             return {"q": q, "k": k, "v": v, "dy": y, "result": y, "lse": lse, **lengths, "dq": q, "dk": k, "dv": v}
         if not p.page:
             return {"q": q, "k": k, "v": v, **lengths, "y": y}
-        pages = sum(-(-keys // p.page) for keys in p.key_counts)
+        pages = p.total(lambda keys: -(-keys // p.page))
         k, v = (Tensor((pages, p.kv_heads, p.page, n), kind) for n in (p.head_size, p.width))
         table = Tensor((p.batch, -(-p.keys // p.page)), "s32")
         return {"q": q, "k": k, "v": v, "page_table": table, **lengths, "y": y}
@@ -269,8 +278,8 @@ class AttentionOp(PartsOp):
         """Each array once, of keys and values those that a query sees, and no padding."""
         p, element = case.problem, BITS[case.precision.data] // 8
         sizes = p.head_size + p.width
-        queries = sum(p.query_count(keys) for keys in p.key_counts) * p.heads
-        keys = sum(keys - p.first_key(keys) for keys in p.key_counts) * p.kv_heads
+        queries = p.total(p.query_count) * p.heads
+        keys = p.total(lambda keys: keys - p.first_key(keys)) * p.kv_heads
         tables = [t.bytes for name, t in self.tensors(case).items() if name in ("lengths", "page_table")]
         passes = 1 if case.direction == "forward" else 2  # backward: q, k, v, and y twice, and the gradients
         total = passes * (queries + keys) * sizes * element + sum(tables)

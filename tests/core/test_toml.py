@@ -51,7 +51,7 @@ def test_numbers_of_64_bits_are_read():
         "a = '''{}'''",
         'a = """ "" \\""" {}"""""',
         "a = 1 # {}",
-        'a = ["{}", \'{}\']',
+        "a = [\"{}\", '{}']",
     ],
 )
 def test_what_is_in_texts_and_comments_does_not_count(text):

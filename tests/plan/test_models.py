@@ -384,7 +384,7 @@ def test_devices_that_make_no_sense_are_refused(name, sentence):
 def listed(folder, depth):
     """A list of lists of lists …, each with ten references; the path of the outermost."""
     path = folder / "l0.toml"
-    path.write_text(f'suites = {["quick"] * 10}')
+    path.write_text(f"suites = {['quick'] * 10}")
     for level in range(1, depth):
         before, path = path, folder / f"l{level}.toml"
         path.write_text(f"suites = {[str(before)] * 10}")
@@ -395,7 +395,7 @@ def test_a_list_of_lists_is_refused_without_reading_all_of_them(tmp_path):
     path = listed(tmp_path, 8)  # ten million references
     begin = time.process_time()
     for ask in (parameters_of, read_suite, left_out):
-        with pytest.raises(BadInput, match=r"l7\.toml lists '.*l6\.toml', which is no model of this version"):
+        with pytest.raises(BadInput, match=r"l7\.toml lists '.*', which is no model of this version"):
             ask(str(path))
 
     assert time.process_time() - begin < 2
@@ -405,7 +405,7 @@ def test_lists_that_name_each_other_are_refused(tmp_path):
     for name, other in ("ab", "ba"):
         (tmp_path / f"{name}.toml").write_text(f'suites = ["{tmp_path / other}.toml"]')
 
-    with pytest.raises(BadInput, match=r"a\.toml lists '.*b\.toml', which is no model of this version"):
+    with pytest.raises(BadInput, match=r"a\.toml lists '.*', which is no model of this version"):
         parameters_of(str(tmp_path / "a.toml"))
 
 

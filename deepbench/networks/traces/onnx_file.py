@@ -38,7 +38,7 @@ def read_onnx(onnx: Any, path: Path) -> Any:
         size = file.seek(0, 2)
         file.seek(0)
         try:
-            content = _Reader(file, name).message(size, onnx.ModelProto.DESCRIPTOR)
+            content = _MessageReader(file, name).message(size, onnx.ModelProto.DESCRIPTOR)
             return onnx.load_model_from_string(bytes(content))
         except BadInput:
             raise
@@ -46,7 +46,7 @@ def read_onnx(onnx: Any, path: Path) -> Any:
             raise BadInput(f"{name} is no ONNX file, or it is damaged ({type(error).__name__})") from None
 
 
-class _Reader:
+class _MessageReader:
     """Copies messages from a file at its position, without values of large arrays."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:

@@ -63,7 +63,8 @@ def table(file: ResultFile) -> list[str]:
     for s in chosen:
         nearest = known.nearest(s)
         for op in (s.record["op"], "all"):
-            counts[op][nearest.name if nearest else limits.UNEXPLAINED] += 1
+            is_known = nearest is not None and nearest.name != limits.UNKNOWN
+            counts[op][nearest.name if nearest is not None and is_known else limits.UNEXPLAINED] += 1
     lines = [
         f"| operation | problems | explained | {' | '.join(NAMES)} |",
         f"|---|---:|---:|{'---:|' * len(NAMES)}",
@@ -83,9 +84,10 @@ def unexplained(file: ResultFile) -> list[str]:
     lines = []
     for s in undisturbed(file):
         nearest = known.nearest(s)
-        if nearest is not None and nearest.name == limits.UNEXPLAINED:
-            line = f"{percent(nearest.share):>5}  {s.time_s * 1e6:10.1f} µs  {s.record['case']}: {nearest.evidence}"
-            lines.append((s.record["op"], nearest.share, line))
+        if nearest is not None and nearest.name in (limits.UNEXPLAINED, limits.UNKNOWN):
+            share = nearest.share or 0.0
+            line = f"{percent(share):>5}  {s.time_s * 1e6:10.1f} µs  {s.record['case']}: {nearest.evidence}"
+            lines.append((s.record["op"], share, line))
     return [line for _, _, line in sorted(lines)]
 
 

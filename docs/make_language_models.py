@@ -212,7 +212,7 @@ def time_cell(s: Summary) -> str:
 def limit_cells(part: Part) -> list[str]:
     """The limit that is nearest, and the share of it."""
     limit = None if part.summary.is_disturbed else part.limits.nearest(part.summary)
-    return ["–", "–"] if limit is None else [limit.name, units.percent(limit.share)]
+    return ["–", "–"] if limit is None else [limit.name, "–" if limit.share is None else units.percent(limit.share)]
 
 
 def next_cell(part: Part) -> str:

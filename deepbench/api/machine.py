@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from deepbench.core.precision import MINIMUM
+from deepbench.machine.system import Accelerators, accelerators
 from deepbench.reporting.heading import card_text, machine_lines, machine_texts, threading_text
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 __all__ = [
     "LIBRARIES_OF",
     "MINIMUM",
+    "Accelerators",
     "MissingLibraries",
     "Support",
+    "accelerators",
     "call_loop",
     "card_text",
     "default_threads",

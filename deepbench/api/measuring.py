@@ -12,10 +12,11 @@ from deepbench.api.filters import Filters, What, make_choices, plan_cases, words
 from deepbench.api.results import Results
 from deepbench.core.progress import Activity, Progress
 from deepbench.machine import describe, remembered
-from deepbench.machine.doctor import LoadWatch
+from deepbench.machine.doctor import Load, LoadWatch
+from deepbench.machine.system import require_linux
 from deepbench.measuring import probes
 from deepbench.measuring.session import Options, Session
-from deepbench.measuring.sides import Turns, parse_sides, sides_of_file
+from deepbench.measuring.sides import Turns, names_of_sides, parse_sides, same_libraries, sides_of_file
 from deepbench.reporting.progress import Bar, shown
 from deepbench.results.file import default_path
 
@@ -31,6 +32,7 @@ __all__ = [
     "MANY_HEATS",
     "Activity",
     "Bar",
+    "Load",
     "LoadWatch",
     "Options",
     "Progress",
@@ -41,9 +43,11 @@ __all__ = [
     "limit_tables",
     "measure",
     "measure_limits",
+    "names_of_sides",
     "parse_sides",
     "resume",
     "run_session",
+    "same_libraries",
     "selftest",
     "selftest_report",
     "sides_of_file",
@@ -91,10 +95,15 @@ def measure(
         return run_session(session, progress, options.begin)
 
 
-def resume(path: str | Path, *, progress: bool | Progress = False) -> Results:
-    """Measure what an interrupted file still lacks; `BadInput` where the machine or the libraries have changed."""
+def resume(
+    path: str | Path, *, hosts: Sequence[str] = (), trusted: bool = False, progress: bool | Progress = False
+) -> Results:
+    """Measure what an interrupted file still lacks; `BadInput` where the machine or the libraries have changed.
 
-    with Session.resume(Path(path)) as session:
+    A file that names hosts, or has more ranks than this machine has cores, needs the same `hosts`, or `trusted`.
+    """
+
+    with Session.resume(Path(path), hosts, trusted=trusted) as session:
         return run_session(session, progress)
 
 
@@ -144,7 +153,7 @@ def measure_limits(
 
     `threads`: numbers of threads; None: one and all cores. `quick`: fewer sizes, one process each.
     """
-
+    require_linux()
     counts = [threads] if isinstance(threads, int) else [*(threads or sorted({1, describe.default_threads()}))]
     with shown(progress) as show:
         return probes.measure_limits(describe.describe_machine(), counts, quick, show)
@@ -161,6 +170,7 @@ def selftest(*, quick: bool = False, progress: bool | Progress = False) -> tuple
     """
     from deepbench.measuring.selftest import measure_selftest
 
+    require_linux()
     machine = describe.describe_machine()
     with shown(progress) as show:
         findings = measure_selftest(machine, FEW_HEATS if quick else MANY_HEATS, show)

@@ -7,6 +7,7 @@ from deepbench.core.files import NotWritten, replacing, require_no_results
 from deepbench.core.json_lines import printable, printable_lines, sanitized
 from deepbench.core.shell import command
 from deepbench.core.version import VERSION
+from deepbench.core.words import count
 
 __all__ = [
     "VERSION",
@@ -15,6 +16,7 @@ __all__ = [
     "NotWritten",
     "Unavailable",
     "command",
+    "count",
     "did_you_mean",
     "printable",
     "printable_lines",

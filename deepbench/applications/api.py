@@ -13,7 +13,7 @@ from deepbench.applications.results import ServingResults, TrainingResults
 from deepbench.applications.training.application import Setup, applications, find_application
 from deepbench.applications.training.inference import InferenceSession
 from deepbench.applications.training.scenarios import ServingOptions
-from deepbench.applications.training.session import TrainingSession, resolved
+from deepbench.applications.training.session import Stopped, TrainingSession, resolved
 from deepbench.core import units
 from deepbench.core.errors import BadInput, Unavailable
 from deepbench.machine import describe
@@ -31,6 +31,7 @@ __all__ = [
     "DataSets",
     "Explained",
     "Setting",
+    "Stopped",
     "TrainingSession",
     "TrainingSetup",
     "data",
@@ -101,10 +102,13 @@ def train(
 
 
 def resume_training(
-    path: str | Path, *, hosts: Sequence[str] = (), progress: bool | Progress = False
+    path: str | Path, *, hosts: Sequence[str] = (), trusted: bool = False, progress: bool | Progress = False
 ) -> TrainingResults:
-    """Continue the runs of an interrupted file at their last checkpoints; `BadInput` where the machine has changed."""
-    with TrainingSession.resume(Path(path), list(hosts)) as session:
+    """Continue the runs of an interrupted file at their last checkpoints; `BadInput` where the machine has changed.
+
+    A file that names hosts, or has more ranks than this machine has cores, needs the same `hosts`, or `trusted`.
+    """
+    with TrainingSession.resume(Path(path), list(hosts), trusted=trusted) as session:
         return run_training(session, progress)
 
 

@@ -114,14 +114,24 @@ class TrainingResults(ApplicationResults):
         """What the runs of a file reached and how fast, and where their time went; then how fast models answered."""
         from deepbench.applications.reporting import training
         from deepbench.reporting.output import Report
-        from deepbench.reporting.table import print_parts
+        from deepbench.reporting.table import Table, markdown_of, print_parts
 
         def show(console: Any) -> None:
             console.print()
             console.print(training.common(self.trained), markup=False)
             print_parts([self.table(), training.parts_table(self.trained), *self._served_parts()], console)
 
-        return replace(Report.of_table(self.table()), print=show)
+        tables = [self.table(), *(part for part in self._served_parts() if isinstance(part, Table))]
+        # Programs get one table: the rows of scenarios, which have a `scenario`, follow those of training.
+        columns = {column.name: column for table in tables for column in table.columns}
+        more = [name for table in tables for name in table.more_for_programs]
+        every = Table(
+            list(columns.values()),
+            [row for table in tables for row in table.rows],
+            more_for_programs=list(dict.fromkeys(name for name in more if name not in columns)),
+        )
+        forms = {"json": every.json, "csv": every.csv, "markdown": lambda: markdown_of(tables)}
+        return Report(show, forms)
 
     def compare(self, other: Any, margin: float | None = None, unchecked: bool = False) -> list[TrainingPair]:
         """The applications and rungs that both files have."""

@@ -101,7 +101,10 @@ class MKL(Backend):
             self.path_variable,
             ("libmkl_rt.so*",),
             needs=("mkl_get_version_string",),
-            remedy="pip install mkl (x86-64 only), or name a libmkl_rt.so in DEEPBENCH_MKL_PATH",
+            remedy=library.remedy(
+                "pip install mkl, or name a libmkl_rt.so in DEEPBENCH_MKL_PATH",
+                "MKL is for x86-64 only; OpenBLAS has matrix products here: pip install scipy-openblas64",
+            ),
         )
         buffer = ctypes.create_string_buffer(256)
         self.library.mkl_get_version_string(buffer, len(buffer))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.api.text import printable_lines, sanitized
+from deepbench.api.text import command, printable_lines, sanitized
 from deepbench.cli.streams import print_for_programs, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from deepbench.api.measuring import Bar, LoadWatch
+    from deepbench.api.measuring import Bar, Load, LoadWatch
     from deepbench.api.results import FileResults, Part, Report, Table
 
 
@@ -66,16 +66,33 @@ def print_labelled(console: Console, label: str, text: str, style: str | None = 
     console.print(lines, style=style, markup=False, soft_wrap=True)
 
 
-def print_load(console: Console, watch: LoadWatch) -> None:
-    """One line if other programs use the CPUs."""
-    if text := load_text(watch):
+def print_load(console: Console, watch: LoadWatch) -> Load:
+    """One line if other programs use the CPUs. What they use."""
+    load = watch.load()
+    if text := _load_text(load):
         print_labelled(console, "busy", text, style="bold yellow")
+    return load
+
+
+def print_unused(console: Console, used: Collection[str]) -> None:
+    """One line for GPUs that are here and that a run on these devices does not measure."""
+    from deepbench.api.machine import accelerators
+
+    for group in accelerators():
+        if group.device not in used:
+            measured, advice = " and ".join(sorted(used)), command("run", "--device", group.device)
+            text = f"{group}, not measured: this run is for {measured}; to measure it: {advice}"
+            print_labelled(console, "GPU", text)
 
 
 def load_text(watch: LoadWatch) -> str | None:
     """What other programs use, and what that does to measurements; None if they are quiet."""
-    sentence = watch.load().sentence
-    advice = "disturbed times will be marked. Better stop these programs first, or run later."
+    return _load_text(watch.load())
+
+
+def _load_text(load: Load) -> str | None:
+    sentence = load.sentence
+    advice = "disturbed times are upper bounds (≤, D). Better stop these programs first, or run later."
     return f"{sentence}; {advice}" if sentence else None
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
-from deepbench.api.text import command
+from deepbench.api.text import command, count
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say, warn
+
+# Lines about what was left out.
+MOST_LEFT_OUT = 20
 
 
 @cli.command("import", context_settings=HELP, short_help="Convert results of other benchmark programs.")
@@ -26,7 +31,7 @@ def import_file(
     threads: str | None,
     case: str | None,
 ) -> None:
-    """Read nccl-tests JSON, benchdnn lines, nvbench JSON, pyperf JSON, or the output of the original DeepBench.
+    """Read nccl-tests text or JSON, benchdnn lines, nvbench JSON, pyperf JSON, or output of the original DeepBench.
 
     The times become a result file for show, compare, report and site. They stay marked as unchecked.
 
@@ -39,10 +44,16 @@ def import_file(
     from deepbench.api.filters import thread_count
     from deepbench.api.foreign import convert
 
-    count = thread_count(threads) if threads else 1
+    number = thread_count(threads) if threads else 1
     target, imported, results = convert(
-        file, output, machine=machine, library=library, backend=backend, threads=count, case=case
+        file, output, machine=machine, library=library, backend=backend, threads=number, case=case
     )
-    for reason in dict.fromkeys(imported.left_out):
-        warn(f"left out: {reason}")
-    say(f"wrote {target}: {results} results of {imported.program}; to see them: {command('show', target)}")
+    left_out = Counter(imported.left_out)
+    for reason, times in list(left_out.items())[:MOST_LEFT_OUT]:
+        warn(f"left out: {reason}{f' ({times} times)' if times > 1 else ''}")
+    if len(left_out) > MOST_LEFT_OUT:
+        warn(f"left out: {len(left_out) - MOST_LEFT_OUT} more")
+    timeless = sum(not entry.processes_s for entry in imported.cases)
+    without = f" ({timeless} without a time)" if timeless else ""
+    results_text = f"{count(results, 'result')} of {imported.program}{without}"
+    say(f"wrote {target}: {results_text}; to see them: {command('show', target)}")

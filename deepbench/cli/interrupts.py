@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one ends the command in order, and those that follow do not disturb that."""
+"""Ctrl-C and SIGTERM: the first one ends the command in order, and those that follow do not disturb that."""
 
 from __future__ import annotations
 
@@ -35,33 +35,28 @@ def stop(*_: object) -> None:
         os._exit(EXIT_INTERRUPTED)  # what was measured is in the file, and workers end with this process
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 @contextmanager
 def handled() -> Iterator[None]:
-    """Handle Ctrl-C until the process ends. For the command only: it restores nothing.
+    """Handle Ctrl-C and SIGTERM until the process ends. For the command only: it restores nothing.
 
-    A shell makes background processes ignore Ctrl-C, and so they do here.
+    What the command has begun is removed, such as the draft of an output. A shell makes background processes ignore
+    Ctrl-C, and so they do here.
     """
-    is_ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    ignored = {number for number in SIGNALS if signal.getsignal(number) == signal.SIG_IGN}
     sys.unraisablehook = _raise_again
-    if not is_ignored:
-        signal.signal(signal.SIGINT, stop)
+    for number in SIGNALS:
+        if number not in ignored:
+            signal.signal(number, stop)
     try:
         yield
     finally:  # while Python ends, no handler of Python may run
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         sys.unraisablehook = lambda _: None
-        signal.signal(signal.SIGINT, signal.SIG_IGN if is_ignored or _first_s else signal.SIG_DFL)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Make SIGTERM end a run as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        if not _first_s:
-            signal.signal(signal.SIGTERM, before)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN if number in ignored or _first_s else signal.SIG_DFL)
 
 
 def _raise_again(ignored: UnraisableHookArgs) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from deepbench.api.text import BadInput
-from deepbench.cli.interrupts import interruptible
 from deepbench.cli.streams import warn
 
 if TYPE_CHECKING:
@@ -37,12 +36,26 @@ def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
         )
         yield []
     elif place.rank:
-        with interruptible():
-            groups_of_ranks.serve_rank_zero(place)
+        groups_of_ranks.serve_rank_zero(place)
         raise click.exceptions.Exit(0)
     else:
         with groups_of_ranks.gather_hosts(place) as given:
             yield list(given.hosts.values()) if len(given.hosts) > 1 else []
+
+
+@contextmanager
+def resumed_place(hostfile: str | None) -> Iterator[tuple[list[str], int]]:
+    """For `--resume`: the hosts that the user has named, and how many ranks a launcher has started; see `taking_place`.
+
+    Neither ever comes from the file that is resumed.
+    """
+    from deepbench.api.groups import hosts_of_file, launched
+
+    place = launched()
+    if hostfile and place is not None:
+        raise BadInput(f"leave out --hostfile: {place.launcher} has started {place.ranks} ranks")
+    with taking_place(place, True) as hosts:
+        yield hosts_of_file(hostfile) if hostfile else hosts, place.ranks if place is not None else 0
 
 
 def check_environment() -> None:

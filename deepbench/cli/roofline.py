@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from deepbench.cli.console import make_console, print_json, print_machine, progress_bar
-from deepbench.cli.interrupts import interruptible
 from deepbench.cli.options import comma_list
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output
@@ -31,7 +30,7 @@ def roofline(threads: tuple[str, ...], quick: bool, as_json: bool) -> None:
     console = make_console(quiet=as_json)
     go_on_without_output("the limits are remembered all the same")
     print_machine(console, machine)
-    with interruptible(), progress_bar(console) as bar:
+    with progress_bar(console) as bar:
         limits = measure_limits(counts, quick=quick, progress=bar)
     tables = limit_tables(limits, counts)
     if as_json:

@@ -40,9 +40,11 @@ def _run() -> int:
         sentence = error.format_message()
     except DeepBenchError as error:
         sentence = str(error)
-    except (click.Abort, KeyboardInterrupt):
-        warn("interrupted")
-        return EXIT_INTERRUPTED
+    except (click.Abort, KeyboardInterrupt) as error:
+        if not isinstance(error.__cause__, EOFError):
+            warn("interrupted")
+            return EXIT_INTERRUPTED
+        sentence = f"a file ends too early: {error.__cause__}"  # click takes it for an interrupt
     except OSError as error:  # errors of files that a person names are reported where they occur
         sentence = system_error(error)
     warn(sentence)

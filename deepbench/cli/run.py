@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.api.text import BadInput, NotWritten, command
-from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
-from deepbench.cli.launch import check_environment, taking_place
+from deepbench.api.text import BadInput, NotWritten, command, count
+from deepbench.cli.interrupts import EXIT_INTERRUPTED
+from deepbench.cli.launch import check_environment, resumed_place, taking_place
 from deepbench.cli.options import (
     case_options,
     choices_of,
@@ -52,7 +52,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Measure the cases of FILE, alternating between its libraries and the current ones.",
 )
-@click.option("--trust", metavar="FILE", help="With --against FILE: load the libraries whose paths FILE names.")
+@click.option(
+    "--trust",
+    metavar="FILE",
+    help="With --against FILE: load the libraries whose paths FILE names. With --resume: start as many ranks as FILE "
+    "says, on the hosts it names.",
+)
 @click.option(
     "--budget",
     metavar="TIME",
@@ -94,11 +99,14 @@ def run(
     check_environment()
     timeout_s, watch = seconds("--timeout", timeout), LoadWatch()
     if resume:
-        given = [*words, *filter(None, (mode, rounds, energy, hostfile, ab, against, trust, budget, *filters.values()))]
+        given = [*words, *filter(None, (mode, rounds, energy, ab, against, budget, *filters.values()))]
         if given or not output:
             raise BadInput("--resume takes everything from the file; the command is deepbench run --resume -o FILE")
-        with taking_place(launched(), True) as hosts, Session.resume(Path(output), hosts, timeout_s) as session:
-            return measure_and_print(session, watch)
+        trusted = is_trusted(output, trust)
+        with resumed_place(hostfile) as (hosts, ranks):
+            resumed = Session.resume(Path(output), hosts, timeout_s, trusted=trusted, started=ranks)
+            with resumed as session:
+                return measure_and_print(session, watch)
     options = Options(
         mode or "default",
         whole("--rounds", rounds, 1000),
@@ -113,7 +121,7 @@ def run(
             raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
         return _run_sides(words, filters, ab, against, trust, options, output, watch)
     if trust is not None:
-        raise BadInput("--trust FILE belongs to --against FILE")
+        raise BadInput("--trust FILE belongs to --against FILE, or to --resume")
     if hostfile and place is not None:
         raise BadInput(f"leave out --hostfile: {place.launcher} has started deepbench on the hosts to use")
     planned = plan_cases(words or "quick", choices_of(filters, mode))
@@ -133,15 +141,16 @@ def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = 
     `watch` knows what other programs use; it has run while the session was prepared.
     """
     from deepbench.api.results import results_of
-    from deepbench.cli.console import make_console, print_head, print_load, progress_bar
+    from deepbench.cli.console import make_console, print_head, print_load, print_unused, progress_bar
 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
     print_head(console, results_of(session.file), os.environ)
-    print_load(console, watch)
+    print_unused(console, {case.library.device for case in session.cases})
+    session.slowdown = print_load(console, watch).slowdown
     code = 0
     try:
-        with progress_bar(console) as bar, interruptible():
+        with progress_bar(console) as bar:
             session.run(bar, begin)
     except (NotWritten, OSError) as error:
         reason = system_error(error) if isinstance(error, OSError) else str(error)
@@ -180,9 +189,9 @@ def _run_sides(
     watch: LoadWatch,
 ) -> int:
     """Measure two sides in turn and print their comparison."""
-    from deepbench.api.measuring import Turns, parse_sides, sides_of_file
-    from deepbench.api.results import comparison_report, load_kernels
-    from deepbench.cli.console import make_console, print_load, print_text, progress_bar
+    from deepbench.api.measuring import Turns, names_of_sides, parse_sides, same_libraries, sides_of_file
+    from deepbench.api.results import comparison_report, load_kernels, results_of
+    from deepbench.cli.console import make_console, print_head, print_labelled, print_load, print_text, progress_bar
 
     trusted = is_trusted(against, trust)
     if ab is not None:
@@ -198,22 +207,26 @@ def _run_sides(
     go_on_without_output(f"all results still go to {stem}.a.jsonl and {stem}.b.jsonl")
     with Turns.create(both, cases, choices_of(filters, options.mode), options, stem) as turns:
         rounds = turns.files[0].header["plan"]["rounds"]
-        for name, side, file in zip(("first", "second"), both, turns.files, strict=True):
-            console.print(f"{name} side: {side.words}, file {file.path}", markup=False)
+        names = names_of_sides(both, turns.files)
+        for side, file in zip(both, turns.files, strict=True):
+            print_labelled(console, f"side {side.name.upper()}", f"{side.words}, file {file.path}")
+            print_head(console, results_of(file), os.environ)
+        if text := same_libraries(both, turns.files):
+            print_labelled(console, "same", text, style="bold yellow")
         console.print(
-            f"{len(turns.pairs)} cases, {rounds['least']} to {rounds['most']} processes per side", markup=False
+            f"{count(len(turns.pairs), 'case')}, {rounds['least']} to {rounds['most']} processes per side", markup=False
         )
         print_load(console, watch)
         code = 0
         try:
-            with progress_bar(console) as bar, interruptible():
+            with progress_bar(console) as bar:
                 turns.run(bar)
         except KeyboardInterrupt:
             console.print("interrupted; both files have everything measured so far", markup=False)
             code = EXIT_INTERRUPTED
         comparison = turns.comparison()
         if comparison.cases:
-            print_text(comparison_report(comparison, (both[0].words, both[1].words), full=False), None)
+            print_text(comparison_report(comparison, names, full=False), None)
         else:
             console.print(f"no case has a time on both sides: {'; '.join(comparison.left_out[:3])}", markup=False)
         say(f"\nTo compare again:\n  {command('compare', *(file.path for file in turns.files))}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from deepbench.cli.console import make_console, print_machine, print_text, progress_bar
-from deepbench.cli.interrupts import interruptible
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import go_on_without_output
 
@@ -25,7 +24,7 @@ def selftest(quick: bool, as_json: bool) -> None:
     console = make_console(quiet=as_json)
     go_on_without_output("the findings are remembered all the same")
     print_machine(console, describe_machine())
-    with interruptible(), progress_bar(console) as bar:
+    with progress_bar(console) as bar:
         findings, path = measure_selftest(quick=quick, progress=bar)
     report = selftest_report(findings)
     if as_json:

@@ -26,6 +26,9 @@ SAFELY = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 GZIP_MAGIC = b"\x1f\x8b"
 
+# What Git LFS leaves in the place of a large file that was not fetched.
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
 # Characters of a name in a message.
 MOST_OF_NAME = 300
 
@@ -85,12 +88,22 @@ def read_regular(path: Path, most_bytes: int, wanted: str) -> bytes:
     """The content of a regular file of at most so many bytes; `BadInput` for anything else."""
     with open_regular(path, most_bytes, wanted) as file:
         try:
-            content = file.read(most_bytes + 1)  # the size of a file may be stated as 0, or grow meanwhile
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(size + 1)  # memory for so much is taken at once
+            if len(content) > size:  # the size of a file may be stated as 0, or grow meanwhile
+                content += file.read(most_bytes + 1 - len(content))
         except OSError as error:
             raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}; expected {wanted}") from None
     if len(content) > most_bytes:
         raise BadInput(f"{printable(str(path))} has more than {most_bytes} bytes; expected {wanted}")
+    require_no_pointer(content, path)
     return content
+
+
+def require_no_pointer(content: bytes, path: Path) -> None:
+    """`BadInput` for what Git LFS leaves in the place of a file."""
+    if content.startswith(LFS_POINTER):
+        raise BadInput(f"{printable(str(path))} is a pointer of Git LFS, not the file itself; fetch it: git lfs pull")
 
 
 # ---- outputs
@@ -103,7 +116,7 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class NotWritten(BadInput):
-    """An output cannot be written; nothing has changed."""
+    """The system refuses to write a file; what was there before has not changed."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         reason = os.strerror(error.errno) if error.errno else str(error)
@@ -116,8 +129,9 @@ def replacing(path: Path, ours: bool = False) -> Iterator[Path]:
     """Yield the path of a draft in the same folder, which takes the place of `path` at the end.
 
     After an error `path` is as it was. `NotWritten` where it cannot be written, `BadInput` where it is a result file
-    that it must not replace. A device or a pipe has no content to lose, so it is written directly. In a folder of ours
-    (`ours`) anything is replaced.
+    that it must not replace. A device or a pipe has no content to lose, so it is written directly. A link that a person
+    names is followed, and stays. In a folder of ours (`ours`) anything is replaced, and a link itself, because nobody
+    has named it.
     """
     import shutil
     import tempfile
@@ -128,16 +142,46 @@ def replacing(path: Path, ours: bool = False) -> Iterator[Path]:
             if path.exists() and not path.is_file():
                 yield path
                 return
-        target = path.resolve()
+            if path.is_symlink():
+                _require_followed(path)
+        target = path if ours else path.resolve()
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         # A folder of its own: libraries put further files next to the one that they write.
         with tempfile.TemporaryDirectory(".new", ".deepbench-", target.parent, ignore_cleanup_errors=True) as folder:
             draft = Path(folder) / "draft"
             yield draft
-            if target.exists():
+            if target.exists() and not target.is_symlink():
                 shutil.copymode(target, draft)
             draft.replace(target)
+    except OSError as error:
+        raise NotWritten(path, error) from None
+
+
+def _require_followed(link: Path) -> None:
+    """`OSError` where the system follows no link: that of another user in a folder such as /tmp."""
+    with contextlib.suppress(FileNotFoundError):  # of the file behind it, which will be new
+        os.close(os.open(link, os.O_WRONLY | SAFELY))
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder that only this user can enter, for files that nobody names, or take the one that is there.
+
+    `BadInput` where that is a link, or belongs to another user: they could lead us to write elsewhere.
+    """
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        facts = path.lstat()
+        what = "is not a folder"
+        if stat.S_ISLNK(facts.st_mode):
+            what = "is a link"
+        elif stat.S_ISDIR(facts.st_mode):
+            if facts.st_uid == os.geteuid():
+                return
+            what = "belongs to another user"
+        name = shorten(printable(str(path)), MOST_OF_NAME)
+        raise BadInput(f"{name} {what}; wanted a folder of yours: remove it, or move it away") from None
     except OSError as error:
         raise NotWritten(path, error) from None
 

@@ -183,6 +183,20 @@ class Op(ABC):
         """Whether repeated calls leave the same outputs as one call, so that outputs can be checked after timing."""
         return True
 
+    def calls_in(self, case: Case, arrays: Arrays) -> float | None:
+        """How many calls the outputs contain since `reset`, where every call adds the same to them.
+
+        None where the outputs do not tell.
+        """
+        return None
+
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """Inputs whose numbers may change places between two calls: the outputs then follow, and nothing else.
+
+        After timing they do, to find a library that keeps the result of an earlier call with the same array.
+        """
+        return ()
+
     def least_flop(self, case: Case) -> float:
         """Operations that no algorithm in use avoids; a rate computed from these cannot exceed the peak."""
         return float(self.flop(case))

@@ -84,6 +84,16 @@ def copy(array: Array) -> Array:
     return copied
 
 
+def rotate(array: Array) -> None:
+    """Move every element to the place before it, in memory order, and the first one to the end."""
+    flat = array.reshape(-1)
+    first = flat[:1].copy()
+    for start in range(0, flat.size - 1, TILE):  # a copy of a tile, not of the array
+        end = min(start + TILE, flat.size - 1)
+        flat[start:end] = flat[start + 1 : end + 1]
+    flat[-1:] = first
+
+
 def poison(array: Array) -> None:
     """Fill with a value that no kernel leaves by accident: NaN, a large odd integer, or for 8-bit integers 0x5B."""
     if array.dtype.kind in "iu":

@@ -83,6 +83,12 @@ class TensorsOp(Op):
         """Bytes of all arrays of this direction."""
         return sum(tensor.bytes for tensor in self.tensors(case).values())
 
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """Of the forward pass all random inputs but weights, which libraries may convert ahead."""
+        if case.direction != self.directions[0] or type(self).fill is not TensorsOp.fill:
+            return ()
+        return tuple(name for name in self.tensors(case) if name not in (*self.outputs, *self.weights))
+
     def operands(self, case: Case) -> Arrays:
         """The arrays that `tensors` lists."""
         from deepbench.core import operands

@@ -15,6 +15,9 @@ from deepbench.core.errors import BadInput, shorten
 # The largest size in a problem: interfaces of libraries use signed 32-bit integers.
 LARGEST_SIZE = 2**31 - 1
 
+# Sequences of different lengths: the lengths of more would take long to draw.
+MOST_SPREAD = 2**20
+
 
 def size(default: int | None = None, least: int = 1, most: int = LARGEST_SIZE, omit_default: bool = False) -> Any:
     """An integer field of a Problem, from `least` to `most`. With a `default` it is optional.
@@ -39,6 +42,12 @@ def fields_of(problem: Any) -> tuple[dataclasses.Field[Any], ...]:
     if problem not in _FIELDS:
         _FIELDS[problem] = dataclasses.fields(problem)
     return _FIELDS[problem]
+
+
+def check_spread(lengths: str, batch: int) -> None:
+    """`BadInput` if sequences of different lengths are too many to draw the length of each."""
+    if lengths == "spread" and batch > MOST_SPREAD:
+        raise BadInput(f"with lengths=spread, batch must be at most {MOST_SPREAD}, found {batch}")
 
 
 class HasProblem(Protocol):
@@ -88,7 +97,9 @@ def make_problem(op: HasProblem, values: Mapping[str, int | str]) -> BaseProblem
         raise BadInput(f"{op.name} has no field {unknown[0]!r}; its fields are {', '.join(fields)}")
     missing = [name for name in required_fields(op) if name not in values]
     if missing:
-        example = fields[missing[0]].metadata.get("words", ["1024"])[0]
+        # `kv_heads` is often as many as `heads`, and must divide them.
+        alike = next((value for name, value in values.items() if missing[0].endswith(f"_{name}")), "1024")
+        example = fields[missing[0]].metadata.get("words", [alike])[0]
         raise BadInput(f"{op.name} needs {', '.join(missing)}; add for example {missing[0]}={example}")
     make: Callable[..., BaseProblem] = op.Problem
     return make(**values)

@@ -75,6 +75,25 @@ class AddingProductOp(ProductOp):
 
         return InitialC.make(case.problem.m, case.problem.n, case.settings["beta"])
 
+    def calls_in(self, case: Case, arrays: Arrays) -> float | None:
+        """With beta = 1 and sums in f32: C - C₀ over A·B, both times random signs, by least squares."""
+        if self.is_idempotent(case) or self.result_type(case) != "f32":
+            return None  # 16 bits stop growing, integers overflow
+        from deepbench.core.operands import generator
+
+        signs = generator(stream=2).integers(0, 1, case.problem.n, endpoint=True) * 2.0 - 1.0
+        got, one_call = self.projections(case, arrays, signs)
+        difference = got - self.initial_c(case).projection(signs)
+        return float(difference @ one_call / (one_call @ one_call))
+
+    @abstractmethod
+    def projections(self, case: Case, arrays: Arrays, signs: Array) -> tuple[Array, Array]:
+        """C·signs and A·B·signs in float64, each with m elements; C as it is stored now."""
+
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """B: libraries may convert A ahead."""
+        return ("b",)
+
 
 @dataclass(frozen=True)
 class Product:

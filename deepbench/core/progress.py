@@ -15,6 +15,8 @@ class Activity:
     total: int | None = None
     """None: not known yet."""
     left_s: float | None = None
+    notice: str | None = None
+    """A sentence that people should read now, once."""
 
 
 Progress = Callable[[Activity], None]

@@ -29,6 +29,10 @@ CPU_SHARE = 0.95
 # reveals). One switch per this interval costs less than 1 % and is unavoidable in long samples.
 SWITCH_INTERVAL_S = 10e-3
 
+# Where others take CPUs, at least one thread of a library runs or waits for a CPU all the time, and the rest waits for
+# it. If it is less than this share of the time, all threads slept, and no other program is the reason.
+AWAKE = 0.75
+
 # With fewer undisturbed samples, the median is taken over all samples and the result is marked as disturbed.
 MIN_UNDISTURBED = 3
 
@@ -41,12 +45,18 @@ class Estimate:
     """The time of one case over all its processes, in seconds per call."""
 
     time_s: float
+    """An upper bound where it is disturbed."""
     low_s: float | None
     high_s: float | None
     processes: int
+    """How many it comes from."""
     undisturbed_fraction: float
     disturbed: bool = False
-    """Whether some process had too few undisturbed samples, so that all its samples were used."""
+    """Whether most processes had too few undisturbed samples."""
+    slow_processes: int = 0
+    """How many processes took so much longer than the others that no interference explains it."""
+    slowest_s: float | None = None
+    """The longest time of these; then `high_s` is at least as long."""
 
     @property
     def half_width(self) -> float | None:
@@ -62,6 +72,7 @@ def undisturbed(
     involuntary_switches: Sequence[int | None],
     steal_s: Sequence[float | None],
     calls_per_sample: int,
+    queued_s: Sequence[float | None] | None = None,
 ) -> list[bool]:
     """For each sample, whether other programs left it alone: usual CPU time, no steal, no unusual context switches.
 
@@ -69,6 +80,9 @@ def undisturbed(
     because libraries differ: the third quartile of CPU time per wall time (some threads spin), and the first quartile
     of involuntary switches (some threads yield, which the system counts as such). Samples timed on a device's own
     clock have no such evidence; all of them are undisturbed.
+
+    `queued_s` is the time in which threads waited for a CPU. A sample that lacks CPU time because all threads slept is
+    slow by itself.
     """
     if None in cpu_s or None in involuntary_switches:
         return [True] * len(samples_s)
@@ -76,9 +90,29 @@ def undisturbed(
     shares = [c / (s * calls_per_sample) for c, s in zip(seconds, samples_s, strict=True)]
     least = CPU_SHARE * quantile(shares, 0.75)
     usual = quantile(switches, 0.25) if len(switches) >= MIN_UNDISTURBED else 0
+    by_itself = slept(samples_s, cpu_s, steal_s, calls_per_sample, queued_s)
     return [
-        share >= least and not stolen and count <= usual + s * calls_per_sample // SWITCH_INTERVAL_S
-        for share, stolen, count, s in zip(shares, steal_s, switches, samples_s, strict=True)
+        (share >= least or own) and not stolen and count <= usual + s * calls_per_sample // SWITCH_INTERVAL_S
+        for share, own, stolen, count, s in zip(shares, by_itself, steal_s, switches, samples_s, strict=True)
+    ]
+
+
+def slept(
+    samples_s: Sequence[float],
+    cpu_s: Sequence[float | None],
+    steal_s: Sequence[float | None],
+    calls_per_sample: int,
+    queued_s: Sequence[float | None] | None,
+) -> list[bool]:
+    """For each sample, whether all threads slept for a part of it; False where that is not known.
+
+    Time that was stolen is in no counter of threads, so with any of it nothing is known.
+    """
+    if queued_s is None or any(steal_s):
+        return [False] * len(samples_s)
+    return [
+        cpu is not None and queued is not None and cpu + queued < AWAKE * s * calls_per_sample
+        for s, cpu, queued in zip(samples_s, cpu_s, queued_s, strict=True)
     ]
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+# Up to this factor a ratio is a percentage: three digits of 1.01 say less than was measured.
+MOST_PERCENT = 1.25
+
 FLOP_UNITS = (("TFLOP/s", 1e12), ("GFLOP/s", 1e9), ("MFLOP/s", 1e6))
 
 
@@ -23,11 +26,17 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{rounded:.{max(0, digits - 1 - exponent)}f}"
 
 
-def seconds(value: float | None) -> str:
+def seconds(value: float | None, digits: int = 3) -> str:
     """`12.3 µs`."""
     if value is None:
         return "–"
-    return scaled(value, ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")))
+    return scaled(value, ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")), digits)
+
+
+def at_most(value: float) -> str:
+    """`≤ 13 ms`: an upper bound in two digits, rounded up."""
+    exponent = math.floor(math.log10(value)) - 1
+    return f"≤ {seconds(math.ceil(value / 10.0**exponent * (1 - 1e-9)) * 10.0**exponent, 2)}"
 
 
 def joules(value: float) -> str:
@@ -98,15 +107,27 @@ def bar(share: float, width: int = 5) -> str:
     return ("█" * full + ("" if rest == 0 else "▏▎▍▌▋▊▉"[rest - 1])).ljust(width)
 
 
+def numbers(values: Iterable[int]) -> str:
+    """`0-3,8`: ranges of whole numbers, as Linux lists CPUs."""
+    ranges: list[list[int]] = []
+    for value in sorted(set(values)):
+        if ranges and value == ranges[-1][1] + 1:
+            ranges[-1][1] = value
+        else:
+            ranges.append([value, value])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
 def faster_or_slower(ratio: float | None) -> str:
-    """A ratio of times in words: below 1, `37.0× faster`; above 1, `1.80× slower`; near 1, `as fast`.
+    """A ratio of times in words: below 1, `37.0× faster`; above 1, `1.80× slower`; near 1, `1.3 % slower` or `as fast`.
 
     The ratio is the time of what the words are about over the time that it is compared with.
     """
     if ratio is None:
         return "–"
-    factor = significant(max(ratio, 1 / ratio))
-    return "as fast" if factor == "1.00" else f"{factor}× {'faster' if ratio < 1 else 'slower'}"
+    factor = max(ratio, 1 / ratio)
+    more = f"{significant(factor)}×" if factor > MOST_PERCENT else percent(factor - 1, 1)
+    return "as fast" if more == "0.0 %" else f"{more} {'faster' if ratio < 1 else 'slower'}"
 
 
 def by_factor(low: float, high: float) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from typing import Any, Self
 from deepbench.core import registry
 from deepbench.core.case import Case, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
-from deepbench.core.files import read_regular
+from deepbench.core.foreign_text import plain_lines, read_text
 from deepbench.core.json_lines import sanitized
 from deepbench.core.version import VERSION
 from deepbench.plan.modes import DEFAULT
@@ -73,6 +73,8 @@ class ImportedCase:
     """Whether there is no time because the program found wrong results."""
     suites: Sequence[str] = ()
     """The suites of the original that the program ran, if the file says so; otherwise all are considered."""
+    name: str | None = None
+    """What the file calls it, where that is not the text of the case."""
 
 
 class _Few(list[Any]):
@@ -101,6 +103,8 @@ class ImportedFile:
     version: str | None = None
     host: str | None = None
     cpu: str | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    """What else it says about the machine and the measurement, such as `timer`; names as in the header."""
     cases: list[ImportedCase] = field(default_factory=_Few)
     left_out: list[str] = field(default_factory=_Few)
     """What was skipped, each with the reason."""
@@ -139,9 +143,13 @@ def recognize(text: str) -> Format:
 
 def read(text: str, options: ImportOptions) -> ImportedFile:
     """The cases in a text; `BadInput` if its format is unknown or it is damaged."""
+    is_json = text.lstrip()[:1] == "{"
+    text = text if is_json else plain_lines(text)
     known = recognize(text)
+    others = [] if is_json else [f for f in formats().values() if f is not known and f.matches(text)]
     try:
         imported = known.read(text, options)
+        imported.left_out += [f"results of {other.name}: put them into a file of their own" for other in others]
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
         raise BadInput(f"{known.name}: the file is damaged ({type(error).__name__})") from None
     processes = sum(len(case.processes_s) for case in imported.cases)
@@ -154,9 +162,8 @@ def read(text: str, options: ImportOptions) -> ImportedFile:
 
 
 def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[ImportedFile, int]:
-    """Convert a file of another program to the new result file `target`. The contents, and the number of records."""
-    content = read_regular(path, LARGEST_BYTES, "a file that another program wrote")
-    imported = read(content.decode("utf-8", errors="replace"), options)
+    """Convert a file of another program to the new result file `target`. The contents, and the number of cases."""
+    imported = read(read_text(path, LARGEST_BYTES, "a file that another program wrote"), options)
     header, records = to_results(imported, options, ["import", path.name])
     with closing(Store.create(target, header)) as store:
         try:
@@ -167,7 +174,7 @@ def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[Impor
             if isinstance(error, BadInput):
                 raise BadInput(f"cannot write all of {target}, so it was removed; free some space") from None
             raise
-    return imported, len(records)
+    return imported, len({record["case"] for record in records})
 
 
 def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence[str]) -> tuple[Header, list[Record]]:
@@ -175,6 +182,7 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
     cases = _parse_cases(imported)
     if not cases:
         reason = f": {imported.left_out[0]}" if imported.left_out else ""
+        reason += f" (the first of {len(imported.left_out)} reasons)" if len(imported.left_out) > 1 else ""
         raise BadInput(f"the file contains no case that deepbench knows{reason}")
     if not any(entry.processes_s for entry, _ in cases):
         first = cases[0][0].reason or f"{imported.program} gives no time"
@@ -189,7 +197,7 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
             "tool": f"deepbench {VERSION}, imported from {imported.program}",
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": list(command),
-            "machine": {"host": imported.host, "cpu": options.machine or imported.cpu},
+            "machine": {"host": imported.host, "cpu": options.machine or imported.cpu, **imported.facts},
             "libraries": {case.backend: {"library": library} for _, case in cases},
             "plan": {
                 "cases": [{"case": case.text, "sources": []} for _, case in cases],
@@ -218,6 +226,7 @@ def _parse_cases(imported: ImportedFile) -> list[tuple[ImportedCase, Case]]:
     """Each case once: if it occurs again, it was measured in another way that the text of a case cannot express."""
     cases: dict[str, tuple[ImportedCase, Case]] = {}
     times: Counter[str] = Counter()
+    names: dict[str, list[str]] = {}
     for entry in imported.cases:
         try:
             case = parse_case(entry.text)
@@ -225,6 +234,7 @@ def _parse_cases(imported: ImportedFile) -> list[tuple[ImportedCase, Case]]:
             imported.left_out.append(f"{shorten(entry.text, 80)}: {error}")
             continue
         times[case.text] += 1
+        names.setdefault(case.text, []).extend([entry.name] if entry.name else [])
         if case.text in cases:
             continue
         processes = [[s for s in samples if SHORTEST_S <= s <= LONGEST_S] for samples in entry.processes_s]
@@ -232,7 +242,8 @@ def _parse_cases(imported: ImportedFile) -> list[tuple[ImportedCase, Case]]:
     for text, count in times.items():
         if count > 1:
             how_often = "twice" if count == 2 else f"{count} times"
-            imported.left_out.append(f"{text}: occurs {how_often} in the file; the first one is used")
+            named = f" ({shorten(', '.join(names[text]), 200)})" if len(set(names[text])) > 1 else ""
+            imported.left_out.append(f"{text}: occurs {how_often} in the file{named}; the first one is used")
     return list(cases.values())
 
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from deepbench.core.errors import shorten
+from deepbench.core.errors import BadInput, shorten
 from deepbench.core.onednn_text import numbers, precision_of, shapes
 from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, text_lines
 
-TEMPLATE = re.compile(r"^[^,\n]*?\b(?:Output template|Template entries): *(perf,\S*)", re.M)
-LINE = re.compile(r"^[^,\n#]*?\bperf,(?:cpu|gpu),", re.M)
+TEMPLATE = re.compile(r"\b(?:Output template|Template entries): *(perf,.*)")
+LINE = re.compile(r"\bperf, *(?:cpu|gpu) *,")
+PART = re.compile(r"(?=\bperf,)")
+
+# The state of a test and its problem, such as `3:FAILED (errors:12 total:1024) __REPRO: --matmul 8x8:8x8`.
+STATE = re.compile(r"\b\d{1,9}: ?([A-Z_]{4,30})( \([^)]{0,200}\))?.{0,200}?__REPRO: (.*)")
+GOOD_STATES = ("PASSED", "EXECUTED", "LISTED", "INITIALIZED")
 
 # What is printed by default, with and without the time of creation; the number of columns tells them apart. A file
 # whose template line is missing has one of them.
@@ -64,16 +69,31 @@ class Benchdnn(Format):
 
     def read(self, text: str, options: ImportOptions) -> ImportedFile:
         imported = ImportedFile(self.name, "oneDNN")
+        failed = _states(text, imported)
         template: list[str] | None = None
+        results = 0
         for line in text_lines(text, self.name):
-            if match := TEMPLATE.match(line):
-                template = match[1].split(",")
-            elif LINE.match(line):
-                for part in re.split(r"(?=\bperf,(?:cpu|gpu),)", line)[1:]:  # two processes may write to one line
-                    self._add(imported, part.rstrip(), template, options)
+            if line.lstrip().startswith("#"):
+                continue
+            if match := TEMPLATE.search(line):
+                template = [column.strip() for column in match[1].split(",")]
+            elif STATE.search(line) is None:
+                for part in PART.split(line)[1:]:  # two processes may write to one line
+                    results += 1
+                    self._add(imported, part.rstrip(), template, options, failed)
+        if not results:
+            raise BadInput("benchdnn: no line of results follows the template: the program was aborted")
+        imported.left_out += [f"{found} (no line of results)" for found in failed.values()]
         return imported
 
-    def _add(self, imported: ImportedFile, line: str, template: list[str] | None, options: ImportOptions) -> None:
+    def _add(
+        self,
+        imported: ImportedFile,
+        line: str,
+        template: list[str] | None,
+        options: ImportOptions,
+        failed: dict[str, str],
+    ) -> None:
         values = _values(line, template)
         if isinstance(values, str):
             imported.left_out.append(values)
@@ -81,6 +101,7 @@ class Benchdnn(Format):
         if values.get("%engine%") == "gpu" and not options.backend:
             imported.left_out.append("results of a GPU: deepbench has no backend for oneDNN on GPUs; use --backend")
             return
+        wrong = failed.pop(_problem_key(values["%prb%"]), None)
         words = values["%prb%"].split()
         settings: dict[str, str] = {}
         for word in words:
@@ -88,31 +109,67 @@ class Benchdnn(Format):
             if word.startswith("--"):
                 settings[name.replace("_", "-")] = value  # older versions write bia_dt
         try:
+            if stray := [word for word in words[:-1] if not word.startswith("-")]:
+                raise ValueError(f"the word {shorten(stray[0])!r} before the problem is not understood")
+            if re.search(r",\d", re.sub('".*"', "", words[-1])):
+                raise ValueError("the line has more commas than its template; one may be a decimal comma")
             text = _case_text(settings, words[-1], options)
-            milliseconds = float(values["%0time%"])
-        except (ValueError, KeyError, IndexError) as error:
+        except KeyError as error:
+            imported.left_out.append(f"{shorten(values['%prb%'])}: its problem has no {error.args[0]}")
+            return
+        except (ValueError, IndexError) as error:
             imported.left_out.append(f"{shorten(values['%prb%'])}: {error.args[0] if error.args else 'invalid'}")
             return
         notes = {"implementation": values["%impl%"]} if values.get("%impl%") else {}
-        if reason := _contradiction(values):
+        time = values["%0time%"].strip()
+        milliseconds = float(time) if _is_number(time) else None
+        if wrong:
+            imported.cases.append(ImportedCase(text, [], notes, f"benchdnn: {wrong}", wrong=True))
+        elif reason := _contradiction(values):
             imported.cases.append(ImportedCase(text, [], notes, reason))
-        elif milliseconds > 0:
+        elif milliseconds:
             imported.cases.append(ImportedCase(text, [[milliseconds / 1e3]], notes))
+        elif milliseconds is None:
+            imported.cases.append(ImportedCase(text, [], notes, f"benchdnn: its time is {shorten(time, 20)!r}"))
         else:
             imported.cases.append(ImportedCase(text, [], notes, "benchdnn: not implemented"))
+
+
+def _states(text: str, imported: ImportedFile) -> dict[str, str]:
+    """The tests that failed, by their problem. Others without a result are left out, each state once."""
+    failed: dict[str, str] = {}
+    states: dict[str, list[str]] = {}
+    for line in text_lines(text, "benchdnn"):
+        match = STATE.search(line)
+        if match is None or match[1] in GOOD_STATES:
+            continue
+        if match[1] == "FAILED":
+            failed[_problem_key(match[3])] = shorten(f"FAILED{match[2] or ''}: {match[3]}", 150)
+        else:
+            states.setdefault(match[1], []).append(shorten(f"{match[3].strip()}{match[2] or ''}", 120))
+    for state, found in states.items():
+        tests = "1 test" if len(found) == 1 else f"{len(found)} tests, the first"
+        imported.left_out.append(f"{state}, {tests}: {found[0]}")
+    return failed
+
+
+def _problem_key(problem: str) -> str:
+    """A problem without the order of its options."""
+    *options, sizes = problem.split() or [""]
+    return " ".join([*sorted(options), sizes])
 
 
 def _values(line: str, template: list[str] | None) -> dict[str, str] | str:
     """The values of a line by their column, or why there are none."""
     for columns in [template] if template else [text.split(",") for text in DEFAULT_TEMPLATES]:
         if "%prb%" not in columns or "%0time%" not in columns:
-            return "a template without %prb% or %0time%; use the default template"
+            return "the template has no %prb% or %0time%; use the default template"
         # The problem may contain commas, so fields are counted from both ends.
         at = columns.index("%prb%")
         head = line.split(",", at)
         tail = head[at].rsplit(",", len(columns) - at - 1) if len(head) > at else []
         if len(tail) == len(columns) - at and head[at].lstrip().startswith("--"):
-            values = dict(zip(columns, [*head[:at], *tail], strict=True))
+            values = dict(zip(columns, map(str.strip, [*head[:at], *tail]), strict=True))
             if template or all(_is_number(v) for name, v in values.items() if name[1:2] in "G+-0"):
                 return values
     missing = "" if template else "; the line `Output template: …` is missing"
@@ -148,7 +205,10 @@ def _case_text(settings: dict[str, str], problem: str, options: ImportOptions) -
     sizes, words = _gemm(settings, problem) if op == "gemm" else _conv(settings, problem)
     direction = DIRECTIONS[settings.get("dir", "FWD_B")] if op == "conv" else "forward"
     words += [_result(settings, op)]
-    if settings.get("cold-cache", "none") not in ("none", ""):
+    cold, _, _ = settings.get("cold-cache", "").partition(":")
+    if cold not in ("none", "", "all"):
+        raise ValueError(f"--cold-cache={shorten(cold, 40)}: only a part of the arrays is cold")
+    if cold == "all":
         words.append("cache=cold")
     backend = options.backend or "onednn"
     parts = [op, sizes, direction, _precision(settings), backend, f"threads={options.threads}", *words]
@@ -220,6 +280,8 @@ def _conv_sizes(problem: str) -> str:
     sizes = numbers(problem)
     if {"id", "od"} & set(sizes):
         raise ValueError("three-dimensional convolutions are not supported")
+    if "ih" not in sizes or "kh" not in sizes:
+        raise ValueError("one-dimensional convolutions are not supported" if "iw" in sizes else "its height is missing")
     h, r = sizes["ih"], sizes["kh"]
     pad, stride, dilation = sizes.get("ph", 0), sizes.get("sh", 1), sizes.get("dh", 0)
     # The default batch is 2, and the width defaults to the height.

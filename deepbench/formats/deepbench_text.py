@@ -6,6 +6,7 @@ Columns are found by their header, because they changed over the years. The outp
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -57,7 +58,7 @@ class DeepBenchText(Format):
                 all_reduce = program, int(match[1])
             elif "educe" in line:
                 program = line
-            elif columns and re.match(r"\s*(\d|vanilla|lstm|gru)", line) and all_reduce is None:
+            elif columns and re.match(r"\s*(-?\d|vanilla|lstm|gru)", line) and all_reduce is None:
                 values = line.replace("Not Supported", "NotSupported").split()
                 row = dict(zip(columns, values, strict=False))
                 imported.cases += [replace(c, suites=suites) for c in _row_cases(row, options, imported.left_out)]
@@ -107,10 +108,11 @@ class _Library:
         try:
             seconds = float(value) * unit_s
         except ValueError:
-            return ImportedCase(text, [], dict(notes), "DeepBench: not supported")
-        if seconds > 0:
+            missing = "not supported" if value == "NotSupported" else f"its time is {shorten(value, 20)!r}"
+            return ImportedCase(text, [], dict(notes), f"DeepBench: {missing}")
+        if 0 < seconds < math.inf:
             return ImportedCase(text, [[seconds]], dict(notes))
-        return ImportedCase(text, [], dict(notes), "DeepBench: no time")
+        return ImportedCase(text, [], dict(notes), f"DeepBench: its time is {shorten(value, 20)!r}")
 
 
 def _row_cases(row: dict[str, str], options: ImportOptions, left_out: list[str]) -> Iterator[ImportedCase]:
@@ -124,8 +126,10 @@ def _row_cases(row: dict[str, str], options: ImportOptions, left_out: list[str])
     times = {name: (value, SECONDS[unit]) for name, unit, value in columns}
     try:
         yield from _table_cases(row, times, precision, options)
-    except (KeyError, ValueError):
-        left_out.append(f"a row with unknown columns: {shorten(' '.join(row.values()))}")
+    except KeyError as error:
+        left_out.append(f"a row without {error.args[0]}, which may be cut off: {shorten(' '.join(row.values()))}")
+    except ValueError:
+        left_out.append(f"a row with a number that is none: {shorten(' '.join(row.values()))}")
 
 
 def _table_cases(

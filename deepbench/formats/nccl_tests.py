@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
 from deepbench.core.precision import BITS
 from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, json_object, text_lines
 
@@ -25,11 +25,12 @@ OPS = {
     "sendrecv_perf": "send_receive",
 }
 # Comments of the text that say what runs: the program, a rank, the version, and the columns.
-STARTING = re.compile(r"^#? *Collective test starting: *(\w+)")
-RANK = re.compile(r"^# +Rank +\d+ (?:Group +(\d+) )?Pid +(\d+) on +(\S+) device +\S+ \[[^\]]*\] *(.*)")
-LIBRARY = re.compile(r"nccl-library=(\d{4,6})\b")
-COLUMNS = re.compile(r"^# +size +count +type +(.*\balgbw\b.*)$")
-ROW = re.compile(r"^ *\d+ +\d+ +[a-z0-9_]+ +\S+")
+STARTING = re.compile(r"^\s*#? *Collective test starting: *(\w+)")
+RANK = re.compile(r"^\s*# +Rank +\d+ (?:Group +(\d+) )?Pid +(\d+) on +(\S+) device +\S+ \[[^\]]*\] *(.*)")
+LIBRARY = re.compile(r"[nr]ccl-library=(\d{4,6})\b")
+RCCL = re.compile(r"rccl-(?:tests|library)\b|^RCCL version *: *(\d[\d.]{0,20})|^\s*# +Rank.*\] AMD ")
+COLUMNS = re.compile(r"^\s*# +size +count +type +(.*\balgbw\b.*)$")
+ROW = re.compile(r"^\s*\d+ +\d+ +[a-z][a-z0-9_]* +\S+")
 
 # The comments stand at the beginning.
 MOST_HEADER = 1_000_000
@@ -55,6 +56,8 @@ class NcclTests(Format):
         for line in text_lines(text, self.name):
             if match := LIBRARY.search(line):
                 imported.version = _version(int(match[1]))
+            if match := RCCL.search(line):  # AMD's programs print the same
+                imported.library, imported.version = "RCCL", match[1] or imported.version
             if match := STARTING.match(line):
                 program, columns, ranks = match[1], [], []  # there may be several outputs in one file
             elif match := RANK.match(line):
@@ -62,7 +65,12 @@ class NcclTests(Format):
             elif match := COLUMNS.match(line):
                 columns = ["size", "count", "type", *match[1].split()]
             elif columns and ROW.match(line):
-                self._add_row(imported, program, ranks, dict(_row(columns, line.split())), options)
+                if reason := _unreadable(program, ranks, columns, line.split()):
+                    imported.left_out.append(reason)
+                else:
+                    self._add_row(imported, program, ranks, dict(_row(columns, line.split())), options)
+        if not imported.cases and not imported.left_out:
+            raise BadInput("nccl-tests: the table of times has no rows: the program was aborted")
         return imported
 
     def _add_row(
@@ -74,14 +82,6 @@ class NcclTests(Format):
         options: ImportOptions,
     ) -> None:
         group = [rank for rank in ranks if rank[1] == ranks[0][1]]
-        if program not in OPS:
-            known = ", ".join(OPS)
-            raise BadInput(
-                f"nccl-tests: the text does not say which program wrote it (a line 'Collective test starting: …' with "
-                f"one of {known}); measure again with -J FILE"
-            )
-        if len(group) < 2:
-            raise BadInput("nccl-tests: the text has fewer than two lines '#  Rank …', so nothing was transferred")
         imported.host, imported.cpu = group[0][3], group[0][4].strip() or None
         settings = "processes=one" if len({rank[2] for rank in group}) == 1 and program == "all_reduce_perf" else ""
         self._add(imported, OPS[program], len(group), settings, result, options)
@@ -99,10 +99,14 @@ class NcclTests(Format):
         imported = ImportedFile(self.name, "NCCL", _version(_integer(content, "nccl_version")))
         if devices:
             imported.host, imported.cpu = str(devices[0].get("hostname")), str(devices[0].get("device_info"))
+            if imported.cpu.startswith("AMD "):
+                imported.library = "RCCL"
         if program not in OPS:
             raise BadInput(f"nccl-tests: unknown program {program!r}; deepbench reads {', '.join(OPS)}")
         if ranks < 2:
             raise BadInput("nccl-tests: the file has fewer than two ranks, so nothing was transferred")
+        if not content.get("results"):
+            raise BadInput("nccl-tests: the file has no results: the program was aborted")
         # One process that drives all GPUs is a setting of all-reduce alone.
         settings = "processes=one" if processes == 1 and OPS[program] == "all_reduce" else ""
         for result in content.get("results") or []:
@@ -129,12 +133,19 @@ class NcclTests(Format):
             if isinstance(each, dict):
                 times_us = each.get("times_us", [])[_integer(each, "skipped_iterations") :]
             else:
-                times_us = [times.get("time", times.get("cpu_time"))]
+                times_us = [times.get("time")]
             samples = [float(t) / 1e6 for t in times_us if isinstance(t, int | float) and math.isfinite(t) and t > 0]
             if not samples or n < 1:
-                imported.left_out.append(f"{result.get('size')} bytes {name}: no time")
+                what = f"{result.get('size')} bytes {name.replace('_', ' ')}"
+                reason = "no time"
+                if n < 1:
+                    reason = "nothing was transferred"
+                elif "cpu_time" in times:
+                    reason = "its time is that of the CPU (-C 1), not of the operation"
+                imported.left_out.append(f"{what}: {reason}")
                 continue
-            words = [op, f"n={n} ranks={ranks} forward {precision}", options.backend or "nccl"]
+            library = options.backend or imported.library.lower()
+            words = [op, f"n={n} ranks={ranks} forward {precision}", library]
             text = " ".join(filter(None, [*words, f"threads={options.threads}", place, settings]))
             bandwidth, wrong = times.get("bus_bw"), times.get("nwrong")
             notes = {}
@@ -145,6 +156,24 @@ class NcclTests(Format):
                 imported.cases.append(ImportedCase(text, [], notes, reason, wrong=True))
             else:
                 imported.cases.append(ImportedCase(text, [samples], notes))
+
+
+def _unreadable(
+    program: str, ranks: Sequence[re.Match[str]], columns: Sequence[str], words: Sequence[str]
+) -> str | None:
+    """Why a row is no result of an operation; None if it is one."""
+    if not program:
+        return "a row of a text without the line 'Collective test starting: …', which says which program wrote it"
+    if program not in OPS:
+        return f"{program}: no operation of deepbench; read are {', '.join(OPS)}"
+    if sum(rank[1] == ranks[0][1] for rank in ranks) < 2:
+        return f"{program}: the text has fewer than two lines '#  Rank …' before it, so nothing was transferred"
+    if "cputime" in columns or "time" not in columns:
+        return f"{program}: its times are those of the CPU (-C 1), not of the operation"
+    # A time stamp (-T) is the last column, and has a blank in it.
+    if not 0 <= len(words) - len(columns) <= (columns[-1] == "timestamp"):
+        return f"a row with {len(words)} words and {len(columns)} columns: {shorten(' '.join(words), 120)}"
+    return None
 
 
 def _version(code: int) -> str:
@@ -158,8 +187,6 @@ def _row(columns: Sequence[str], words: Sequence[str]) -> Iterator[tuple[str, An
     yield from (("type", first.get("type")), ("redop", first.get("redop", "none")))
     yield from ((name, int(first[name])) for name in ("size", "count"))
     half = (len(columns) - at) // 2
-    if len(words) != len(columns):
-        return  # a row that is cut off has no time
     for place, start in (("out_of_place", at), ("in_place", at + half)):
         values = dict(zip(columns[start : start + half], map(_number, words[start : start + half]), strict=True))
         time_us, rate = values.get("time"), values.get("algbw")

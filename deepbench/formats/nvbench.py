@@ -7,9 +7,13 @@ DeepBench measured in this way; otherwise it is the median or mean of isolated l
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
+from deepbench.core.errors import shorten
 from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, case_text, json_object
+
+MOST_OF_FACT = 200
 
 TAGS = (
     *("nv/batch/time/gpu/mean", "nv/cold/time/gpu/median", "nv/cold/time/gpu/mean"),
@@ -28,8 +32,8 @@ class Nvbench(Format):
         content = json_object(text, self.name)
         states = [(b, s) for b in _list(content, "benchmarks") for s in _list(b, "states")]
         first_device = states[0][1].get("device") if states else None
-        name = next((d.get("name") for d in _list(content, "devices") if d.get("id") == first_device), None)
-        imported = ImportedFile(self.name, "timed by nvbench", cpu=name)
+        name = _device(content, first_device).get("name")
+        imported = ImportedFile(self.name, "timed by nvbench", cpu=name, facts=_facts(content, first_device))
         for benchmark, state in states:
             title = f"{benchmark.get('name')} {state.get('name') or ''}".strip()
             axes = {str(a.get("name")): str(a.get("value")) for a in _list(state, "axis_values")}
@@ -39,8 +43,26 @@ class Nvbench(Format):
             elif text_ is None:
                 imported.left_out.append(f"{title}: {reason}")
             else:
-                imported.cases.append(_imported_case(text_, state))
+                imported.cases.append(replace(_imported_case(text_, state), name=title))
         return imported
+
+
+def _device(content: dict[str, Any], number: Any) -> dict[str, Any]:
+    return next((d for d in _list(content, "devices") if d.get("id") == number), {})
+
+
+def _facts(content: dict[str, Any], device: Any) -> dict[str, str]:
+    """What may explain a difference, by its name in a header."""
+    version = content.get("meta")
+    for name in ("version", "nvbench", "string"):
+        version = version.get(name) if isinstance(version, dict) else None
+    own = _device(content, device)
+    found = {
+        "program": f"nvbench {version}" if version else None,
+        "ecc": own.get("ecc_state"),
+        "device_clock": own.get("sm_default_clock_rate"),
+    }
+    return {name: shorten(str(value), MOST_OF_FACT) for name, value in found.items() if value is not None}
 
 
 def _imported_case(text: str, state: dict[str, Any]) -> ImportedCase:

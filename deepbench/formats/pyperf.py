@@ -8,11 +8,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
 from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, case_text, json_object
 
 # pyperf itself writes about thirty.
 MOST_METADATA = 1000
+
+# Metadata that may explain a difference, by their names in a header.
+FACTS = {
+    **{"python": "python_version", "timer": "timer", "kernel": "platform", "cpu_config": "cpu_config"},
+    **{"aslr": "aslr", "compiler": "python_compiler"},
+}
+MOST_OF_FACT = 200
 
 
 class Pyperf(Format):
@@ -46,12 +53,16 @@ class Pyperf(Format):
             imported.left_out.append(f"{name}: measured in {metadata['unit']}, not in seconds")
             return
         imported.host, imported.cpu = metadata.get("hostname"), metadata.get("cpu_model_name")
+        imported.facts |= {
+            fact: shorten(str(metadata[name]), MOST_OF_FACT) for fact, name in FACTS.items() if metadata.get(name)
+        }
         text, reason = case_text(options, name, {k: str(v) for k, v in metadata.items()})
         if text is None:
             imported.left_out.append(f"{name or 'a benchmark without a name'}: {reason}")
             return
         processes = [samples for samples in processes if samples]
-        imported.cases.append(ImportedCase(text, processes, {}, None if processes else "pyperf gives no values"))
+        without = None if processes else "pyperf gives no values"
+        imported.cases.append(ImportedCase(text, processes, {}, without, name=name))
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:

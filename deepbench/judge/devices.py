@@ -111,6 +111,8 @@ class DeviceScaling:
         first, time = self.first, step.one_after_the_other
         if first is None or first.one_after_the_other is None or time is None or step.disturbed:
             return None
+        if step is first:
+            return TimeRatio(1.0, 1.0, 1.0)
         ratio = TimeRatio.of(first.one_after_the_other, time)
         return ratio if self.is_strong else ratio.times(step.devices / first.devices)
 

@@ -21,11 +21,13 @@ class LimitedKernel:
     """Among the cases of the file."""
     summary: Summary
     limit: NearestLimit
+    share: float
+    """The part of the time that the limit explains; at most 1."""
 
     @property
     def excess_s(self) -> float:
         """The part of the time that the limit does not explain, in seconds."""
-        return max(0.0, 1 - self.limit.share) * self.summary.time_s
+        return (1 - self.share) * self.summary.time_s
 
 
 def kernels(
@@ -33,15 +35,19 @@ def kernels(
 ) -> list[LimitedKernel]:
     """Those of the fastest summary of each problem that have a known limit; disturbed times do not count.
 
-    `nearest` has the limit of each of `summaries`.
+    `nearest` has the limit of each of `summaries`. One that was measured too low has no share, and does not count.
     """
     positions = {id(s): i for i, s in enumerate(summaries)}
     trusted = (positions[id(s)] for s in fastest if not s.is_disturbed)
-    return [LimitedKernel(i, summaries[i], limit) for i in trusted if (limit := nearest[i])]
+    return [
+        LimitedKernel(i, summaries[i], limit, limit.share)
+        for i in trusted
+        if (limit := nearest[i]) is not None and limit.share is not None
+    ]
 
 
 ORDERS: dict[str, Callable[[LimitedKernel], float]] = {
-    "limit": lambda kernel: kernel.limit.share,
+    "limit": lambda kernel: kernel.share,
     "excess": lambda kernel: -kernel.excess_s,
 }
 """`limit`: the lowest share of the nearest limit comes first. `excess`: the most time above it."""

@@ -62,7 +62,7 @@ def log_ratios(a: Sequence[Record], b: Sequence[Record]) -> list[float]:
 
 def ratio(a: Summary, b: Summary) -> Ratio | None:
     """The time of b over that of a; None where they did not meet in a heat."""
-    logs = log_ratios(a.rounds, b.rounds)
+    logs = log_ratios(a.used_rounds, b.used_rounds)
     if not logs:
         return None
     difference = stats.trimmed_difference(logs)

@@ -48,11 +48,11 @@ OTHER_CPUS = 0.3
 # On a machine of their own, threads are stopped a few times per second; next to a busy program 50 to 100 times.
 MOST_STOPS_PER_S = 20
 
-# A share above this is no rounding error: the evidence says why it can be above 100 %.
+# A share above this is no rounding error: the limit was measured too low.
 ABOVE = 1.02
 
-# A limit is named only if it explains this share of the time.
-EXPLAINS, UNEXPLAINED = 0.5, "unexplained"
+# A limit is named only if it explains this share of the time. If it may, but was measured too low, none is known.
+EXPLAINS, UNEXPLAINED, UNKNOWN = 0.5, "unexplained", "unknown"
 
 # A case that takes longer than this is not measured again with one thread.
 LONGEST_QUESTION_S = 0.25
@@ -63,7 +63,9 @@ CONVERSION, CONVERSION_NOTE = "conversion", "conversion_s"
 
 # What evidence calls a limit, if not by its name.
 EVIDENCE = {"latency": "call overhead", CONVERSION: "layout conversions"}
-ABOVE_REMARK = "the probe of this limit was slower"
+
+# Why a limit was measured too low.
+DISTURBED, TOO_SLOW = "other programs disturbed the probe", "the probe was slower than the case"
 
 
 def key_of(limit: Limit) -> tuple[object, ...]:
@@ -117,6 +119,8 @@ class Bound:
 
     seconds: float
     remark: str = ""
+    doubt: str = ""
+    """Why it may be too high, as the limit may have been measured too low; empty if it can be trusted."""
 
 
 @dataclass(frozen=True)
@@ -128,22 +132,29 @@ class NearestLimit:
 
     `latency` is the fixed cost of a call and of its dependent steps, `conversion` the time of layout conversions.
     """
-    share: float
-    """The time that the case would take at this limit, divided by its time; above 1 it is faster than the limit.
+    share: float | None
+    """The time that the case would take at this limit, divided by its time; at most 1.
 
-    For `parallelism`: the share of the time that more threads do not shorten.
+    For `parallelism`: the share of the time that more threads do not shorten. None: the limit was measured too low, and
+    `evidence` says why.
     """
     intensity: float | None
     """Arithmetic intensity: FLOP per byte of minimum traffic; None if nothing is computed."""
     evidence: str
     """The same share for every limit, in words."""
+    explains: bool
+    """Whether it explains at least half of the time, or may: see `share`."""
 
     @property
     def name(self) -> str:
-        """The limit, if it explains at least half of the time; else `unexplained`."""
-        return self.nearest if self.share >= EXPLAINS else UNEXPLAINED
+        """The limit, if it explains at least half of the time; `unknown` if it may; else `unexplained`."""
+        if not self.explains:
+            return UNEXPLAINED
+        return UNKNOWN if self.share is None else self.nearest
 
     def __str__(self) -> str:
+        if self.share is None:
+            return f"{self.name} (no share of {self.nearest}: it was measured too low)"
         share = f"{self.nearest} {units.percent(self.share)}"
         return share if self.name == self.nearest else f"{self.name} ({share})"
 
@@ -208,9 +219,9 @@ class Limits:
     def learn(self, s: Summary) -> None:
         """Remember the time of a checked result, for comparison with other numbers of threads.
 
-        It does not raise a limit: a rate above the measured peak must be seen.
+        It does not raise a limit: a rate above the measured peak must be seen. A disturbed time says nothing.
         """
-        if s.status == "ok" and s.estimate is not None and not s.is_group:
+        if s.status == "ok" and s.estimate is not None and not s.is_group and not s.is_disturbed:
             self._times.setdefault(_any_threads(s.record), {})[s.record["threads"]] = s.estimate.time_s
 
     def has_fewer_threads(self, record: Record) -> bool:
@@ -242,6 +253,11 @@ class Limits:
             rates[MEMORY] = slowest
         return {name: rate for name, rate in rates.items() if rate is not None}
 
+    def disturbed(self, precisions: Iterable[str], threads: int, device: str = "cpu") -> list[str]:
+        """Of the peaks of these precisions and the levels of memory: those that other programs made too low."""
+        peaks = [p for p in precisions if self.peaks.is_disturbed(p, device, threads)]
+        return [*peaks, *(self.levels(threads) if device == "cpu" and self.cpu.is_disturbed(threads) else ())]
+
     def call_times(self, threads: int, device: str = "cpu") -> list[float]:
         """Seconds of the fixed costs of calls of all libraries of a device, with so many threads."""
         found = []
@@ -271,12 +287,10 @@ class Limits:
         bounds = self._bounds(record, time_s)
         if not bounds:
             return None
-        shares = {name: bound.seconds / time_s for name, bound in bounds.items()}
-        nearest = max(shares, key=lambda name: shares[name])
-        share = shares[nearest]
-        evidence = [_evidence(name, shares[name], bound.remark, name == nearest) for name, bound in bounds.items()]
-        if record["device"] == "cpu" and self.cpu.is_disturbed(threads):
-            evidence.append("other programs disturbed the probes of memory")
+        bounds = {name: _doubted(bound, time_s) for name, bound in bounds.items()}
+        nearest = max(bounds, key=lambda name: bounds[name].seconds)
+        share, doubt = min(1.0, bounds[nearest].seconds / time_s), bounds[nearest].doubt
+        evidence = [_evidence(name, bound, time_s) for name, bound in bounds.items()]
         if all(map(is_crowded, summary.rounds)):
             evidence.append("other programs kept CPUs busy")
         if known := self._fewer_threads(record):
@@ -287,11 +301,11 @@ class Limits:
             is_free = nearest == "compute" or share < EXPLAINS
             # Other programs slow several threads more than one.
             if is_free and serial > max(share, EXPLAINS) and not any(map(is_crowded, summary.rounds)):
-                nearest, share = "parallelism", serial
+                nearest, share, doubt = "parallelism", min(1.0, serial), ""
                 remark = " (fewer threads are faster)" if serial > ABOVE else ""
-                evidence.append(f"serial part {units.percent(serial)}{remark}")
+                evidence.append(f"serial part {units.percent(share)}{remark}")
         intensity = record["flop"] / size if record["flop"] and size else None
-        return NearestLimit(nearest, share, intensity, ", ".join(evidence))
+        return NearestLimit(nearest, None if doubt else share, intensity, ", ".join(evidence), share >= EXPLAINS)
 
     def _bounds(self, r: Record, time_s: float) -> dict[str, Bound]:
         """The least seconds of a case that took `time_s`, by the name of the limit."""
@@ -308,12 +322,14 @@ class Limits:
         peak = self.peak(r["precision"], device, threads)
         if demand.flop and peak:
             remark = f"{algorithm} algorithm" if demand.flop != r["least_flop"] else ""
-            found["compute"] = Bound(demand.flop / peak, remark)
+            doubt = DISTURBED if self.peaks.is_disturbed(r["precision"], device, threads) else ""
+            found["compute"] = Bound(demand.flop / peak, remark, doubt)
+        doubt = DISTURBED if device == "cpu" and self.cpu.is_disturbed(threads) else ""
         for level, count in zip(levels, demand.crossing, strict=True):
             is_memory = is_cold and level.name == MEMORY and device == "cpu"
             rate = self.dram(threads) if is_memory else level.rate(demand.working_set)
             if count and rate:
-                found[level.name] = Bound(count / rate)
+                found[level.name] = Bound(count / rate, "", doubt)
         found = _with_conversions(found, r, time_s)
         gather_rate = self._gathers.get(threads) if device == "cpu" else None
         if demand.gathers and gather_rate and levels:
@@ -345,9 +361,18 @@ class Limits:
         return (Level(MEMORY, None, cache, ((DEVICE_BYTES, rate),)),) if rate and isinstance(cache, int) else ()
 
 
-def _evidence(name: str, share: float, remark: str, is_nearest: bool) -> str:
-    remarks = ", ".join(filter(None, [remark, ABOVE_REMARK if is_nearest and share > ABOVE else ""]))
-    return f"{EVIDENCE.get(name, name)} {units.percent(share)}" + (f" ({remarks})" if remarks else "")
+def _doubted(bound: Bound, time_s: float) -> Bound:
+    """The bound, which the case has disproved if it was faster."""
+    return replace(bound, doubt=bound.doubt or TOO_SLOW) if bound.seconds > ABOVE * time_s else bound
+
+
+def _evidence(name: str, bound: Bound, time_s: float) -> str:
+    """`compute 54 %`, `L1 at most 20 % (other programs disturbed the probe)`, `compute unknown (…)`."""
+    share = bound.seconds / time_s
+    most = "at most " if bound.doubt else ""
+    value = "unknown" if bound.doubt and share >= EXPLAINS else most + units.percent(min(1.0, share))
+    remarks = ", ".join(filter(None, [bound.remark, bound.doubt]))
+    return f"{EVIDENCE.get(name, name)} {value}" + (f" ({remarks})" if remarks else "")
 
 
 def _with_conversions(bounds: Mapping[str, Bound], r: Record, time_s: float) -> dict[str, Bound]:
@@ -364,11 +389,13 @@ def _with_conversions(bounds: Mapping[str, Bound], r: Record, time_s: float) -> 
     for name, bound in bounds.items():
         both = bound.seconds + seconds
         if bound.seconds >= seconds:
-            found[name] = Bound(both, ", ".join(filter(None, [bound.remark, f"with layout conversions, {share}"])))
+            remark = ", ".join(filter(None, [bound.remark, f"with layout conversions, {share}"]))
+            found[name] = replace(bound, seconds=both, remark=remark)
         else:
             found[name] = bound
             if both > found[CONVERSION].seconds:
-                found[CONVERSION] = Bound(both, f"with {name}, {units.percent(bound.seconds / time_s)}")
+                remark = f"with {name}, {units.percent(bound.seconds / time_s)}"
+                found[CONVERSION] = Bound(both, remark, bound.doubt)
     return found
 
 
@@ -405,7 +432,7 @@ def open_questions(limits: Limits, summaries: Iterable[Summary]) -> list[Case]:
         if s.record["threads"] > 1 and s.time_s <= LONGEST_QUESTION_S and not limits.has_fewer_threads(s.record):
             nearest = limits.nearest(s)
             if nearest is not None and nearest.name == UNEXPLAINED:
-                asked.append((nearest.share, replace(parse_case(s.record["case"]), threads=1)))
+                asked.append((nearest.share or 0.0, replace(parse_case(s.record["case"]), threads=1)))
     return [case for _, case in sorted(asked, key=lambda pair: pair[0])]
 
 

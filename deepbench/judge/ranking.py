@@ -6,7 +6,7 @@ A ranking of machines. The rank of a process in a group is another thing (`core/
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from deepbench.core.precision import find_precision
@@ -41,11 +41,15 @@ class Place:
     machine: Machine
     total: Total | None
     """Its best precision and number of threads; None where it has no kernel in a precision that competes."""
+    is_bound: bool = False
+    """Whether its total contains disturbed times, and even so is below those of all others: it is an upper bound."""
+    has_kernels: bool = True
+    """Whether it has a kernel of the application in any precision."""
 
     @property
     def is_ranked(self) -> bool:
-        """Whether it has a total that is trusted."""
-        return self.total is not None and self.total.is_ranked
+        """Whether it has a total that is trusted, or whose order is beyond doubt."""
+        return self.total is not None and (self.total.is_ranked or self.is_bound)
 
     @property
     def time_s(self) -> float | None:
@@ -65,6 +69,8 @@ class Place:
     def interval(self, by: By) -> tuple[float, float] | None:
         """At least a 95 % interval of the value; prices are exact."""
         value, total = self.value(by), self.total
+        if self.is_bound:
+            return None
         if value is None or total is None or total.time_s is None or total.low_s is None or total.high_s is None:
             return None
         return value * total.low_s / total.time_s, value * total.high_s / total.time_s
@@ -117,6 +123,8 @@ class Ranking:
     def compared(self, other: Place) -> Certainty:
         """How certain it is that the first one is better than this one."""
         best = self.ranked[0]
+        if best.is_bound:
+            return "certain"
         one, two = best.interval(self.by), other.interval(self.by)
         if one is None or two is None:
             return "no interval"
@@ -180,18 +188,41 @@ def rankings(machines: Sequence[Machine], competes: Competes) -> list[Ranking]:
 def _ranking(machines: Sequence[Machine], suite: str, application: str, competes: Competes) -> Ranking:
     places = []
     for machine in machines:
-        of_kind = [
-            t for t in machine.totals if (t.suite, t.application) == (suite, application) and competes(machine, t)
-        ]
-        places.append(Place(machine, min(of_kind, key=_standing, default=None)))
+        own = [t for t in machine.totals if (t.suite, t.application) == (suite, application)]
+        of_kind = [t for t in own if competes(machine, t)]
+        has_kernels = any(t.measured for t in own)
+        places.append(Place(machine, min(of_kind, key=_standing, default=None), has_kernels=has_kernels))
+    places = _with_bound(places)
     ranked = [p for p in places if p.is_ranked]
     by: By = "cost" if ranked and all(p.cost is not None for p in ranked) else "time"
 
     def order(place: Place) -> tuple[int, float]:
         standing = _standing(place.total)
-        return standing[0], (place.value(by) or 0.0) if place.is_ranked else standing[1]
+        return (0, place.value(by) or 0.0) if place.is_ranked else standing
 
     return Ranking(suite, application, sorted(places, key=order), by)
+
+
+def _with_bound(places: Sequence[Place]) -> list[Place]:
+    """The places; a total with disturbed times is ranked if it is the only one, and below all others in their interval.
+
+    Disturbance only adds time. So the order is beyond doubt, also by cost if the prices say so.
+    """
+    disturbed = [p for p in places if p.total and p.total.disturbed and p.time_s is not None]
+    trusted = [p for p in places if p.is_ranked]
+    if len(disturbed) != 1 or not trusted:
+        return list(places)
+    (only,) = disturbed
+
+    def is_below(by: By) -> bool:
+        value, ends = only.value(by), [(p.interval(by), p.value(by)) for p in trusted]
+        lows = [interval[0] if interval else other for interval, other in ends]
+        return value is not None and all(low is not None and value < low for low in lows)
+
+    has_prices = all(p.cost is not None for p in (only, *trusted))
+    if not is_below("cost" if has_prices else "time"):
+        return list(places)
+    return [replace(p, is_bound=True) if p is only else p for p in places]
 
 
 def _standing(total: Total | None) -> tuple[int, float]:

@@ -22,6 +22,9 @@ from deepbench.results.summary import Summary
 MACHINE = {
     **{"cpu": "CPU", "host": "host", "kernel": "kernel", "cpu_quota": "CPU quota", "governor": "governor"},
     **{"turbo_off": "turbo off", "huge_pages": "huge pages", "libc": "libc", "python": "Python"},
+    # Of files of other programs.
+    **{"timer": "timer", "program": "version", "cpu_config": "CPU settings", "aslr": "ASLR", "compiler": "compiler"},
+    **{"ecc": "ECC", "driver": "driver", "device_clock": "default clock"},
 }
 
 # A clock that differs by less does not explain a verdict.

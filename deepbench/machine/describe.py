@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.machine import microarchitecture
+from deepbench.machine.system import allowed_cpus
 
 # Parts of a machine's description that must agree before `--resume` appends to a file.
 IDENTITY = ("host", "cpu", "instructions", "cpus_allowed", "memory_bytes", "kernel")
@@ -49,7 +50,7 @@ def describe_machine() -> dict[str, Any]:
         "microarchitecture": microarchitecture.of_machine(known),
         "architecture": platform.machine(),
         "cpus": os.cpu_count(),
-        "cpus_allowed": sorted(os.sched_getaffinity(0)),
+        "cpus_allowed": sorted(allowed_cpus()),
         "cores_allowed": len(cores()),
         "cpu_quota": cpu_quota(),
         "caches": caches(),
@@ -87,7 +88,7 @@ def instructions(cpuinfo: str | None = None) -> list[str]:
 def cores() -> list[int]:
     """One logical CPU per core in the affinity mask, because hardware threads share the multipliers of their core."""
     first_cpus: dict[str, int] = {}
-    for cpu in sorted(os.sched_getaffinity(0)):
+    for cpu in sorted(allowed_cpus()):
         siblings = read_text(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         first_cpus.setdefault(siblings or f"cpu{cpu}", cpu)
     return list(first_cpus.values())
@@ -170,7 +171,7 @@ def cache_bytes() -> int | None:
     override = os.environ.get(MEASURED_CACHES, "")
     if override.isdecimal() and int(override) > 0:
         return int(override)
-    distinct = {(c["level"], c["shared_by"]): c["bytes"] for cpu in os.sched_getaffinity(0) for c in caches(cpu)}
+    distinct = {(c["level"], c["shared_by"]): c["bytes"] for cpu in allowed_cpus() for c in caches(cpu)}
     return sum(size for (level, _), size in distinct.items() if level > 1) or None
 
 

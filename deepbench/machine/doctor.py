@@ -16,6 +16,7 @@ from typing import Any
 
 from deepbench.machine import describe
 from deepbench.machine.describe import read_text
+from deepbench.machine.system import allowed_cpus
 
 # How long to watch the CPUs, and the largest shares of CPU time that are no problem.
 WATCH_S, MOST_STEAL, MOST_LOAD = 1.0, 0.01, 0.10
@@ -76,6 +77,11 @@ class Load:
     """How many of them its other programs use."""
 
     @property
+    def slowdown(self) -> float:
+        """How much longer programs take that use all CPUs, if all share them equally."""
+        return 1 + (self.busy_cpus or 0.0) / max(1, self.cpus)
+
+    @property
     def sentence(self) -> str | None:
         """What disturbs measurements; None if nothing does.
 
@@ -114,7 +120,7 @@ class LoadWatch:
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
-        self._root, self._cpus = root, os.sched_getaffinity(0)
+        self._root, self._cpus = root, allowed_cpus()
         self._others = describe.OtherPrograms(self._cpus)
         self._begin = self._now()
 
@@ -196,7 +202,7 @@ def _hardware_threads(root: Path) -> Finding | None:
 
 
 def _quota() -> Finding:
-    quota, allowed = describe.cpu_quota(), len(os.sched_getaffinity(0))
+    quota, allowed = describe.cpu_quota(), len(allowed_cpus())
     if quota is None:
         return Finding("quota", True, "no CPU quota")
     if quota >= allowed and abs(quota - round(quota)) < 0.01:

@@ -47,7 +47,8 @@ def remember(machine: Mapping[str, Any], name: str, line: Mapping[str, Any]) -> 
     path = folder() / fingerprint(machine) / f"{name}.jsonl"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | SAFELY, 0o666), "ab", buffering=0) as file:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | SAFELY
+        with open(os.open(path, flags, 0o666), "ab", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             file.write(to_line(dict(line)).encode())

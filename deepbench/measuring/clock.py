@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+from collections.abc import Iterable, Mapping
 from statistics import median
 from time import clock_gettime_ns, perf_counter, process_time_ns
 from typing import Any, Literal, NamedTuple, Protocol
@@ -40,6 +41,9 @@ class Evidence(NamedTuple):
     cpu_ns: dict[int, int]
     involuntary_switches: int
     steal_s: float | None
+    queued_ns: dict[int, int] | None = None
+    """Nanoseconds by thread in which it could have run, but something else had the CPU; None: the system does not tell.
+    A thread that sleeps or waits for another thread is in no queue."""
 
 
 class Clock(Protocol):
@@ -70,6 +74,7 @@ class SystemClock:
             self._stat: int | None = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:  # not Linux, or hidden by the container
             self._stat = None
+        self._queues: dict[int, int] | None = {}
 
     def evidence(self) -> Evidence | None:
         """See `Clock.evidence`. Steal is coarse: the system counts it in ticks of 10 ms over all CPUs."""
@@ -78,7 +83,25 @@ class SystemClock:
         if self._stat is not None:
             # cpu user nice system idle iowait irq softirq steal …
             stolen = int(os.pread(self._stat, 256, 0).split()[8]) / self._ticks_per_s
-        return Evidence(_cpu_ns(), switches, stolen)
+        cpu_ns = _cpu_ns()
+        return Evidence(cpu_ns, switches, stolen, self._queued_ns(cpu_ns))
+
+    def _queued_ns(self, threads: Iterable[int]) -> dict[int, int] | None:
+        """See `Evidence.queued_ns`. Files stay open, because opening one takes longer than reading it."""
+        files, times = self._queues, dict[int, int]()
+        if files is None:
+            return None
+        for thread in threads:
+            try:
+                if thread not in files:
+                    files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                times[thread] = int(os.pread(files[thread], 64, 0).split()[1])
+            except ProcessLookupError:  # the thread has ended
+                os.close(files.pop(thread))
+            except (OSError, ValueError, IndexError):  # not Linux, not in this kernel, or too many open files
+                self._queues = None
+                return None
+        return times
 
 
 class DeviceClock(SystemClock):
@@ -117,6 +140,7 @@ class Sample(NamedTuple):
     cpu_s: float | None
     involuntary_switches: int | None
     steal_s: float | None
+    queued_s: float | None = None
 
 
 def take_sample(clock: Clock, turns: int) -> Sample:
@@ -131,9 +155,16 @@ def take_sample(clock: Clock, turns: int) -> Sample:
     steal = None
     if before.steal_s is not None and after.steal_s is not None:
         steal = max(0.0, round(after.steal_s - before.steal_s, 3))
-    # A thread that started in between used all of its time since then. The time of one that ended is lost.
-    cpu_s = sum(ns - before.cpu_ns.get(thread, 0) for thread, ns in after.cpu_ns.items()) / 1e9
-    return Sample(call_s, round(cpu_s, 9), after.involuntary_switches - before.involuntary_switches, steal)
+    queued_s = None
+    if before.queued_ns is not None and after.queued_ns is not None:
+        queued_s = round(_difference_s(before.queued_ns, after.queued_ns), 9)
+    cpu_s = round(_difference_s(before.cpu_ns, after.cpu_ns), 9)
+    return Sample(call_s, cpu_s, after.involuntary_switches - before.involuntary_switches, steal, queued_s)
+
+
+def _difference_s(before: Mapping[int, int], after: Mapping[int, int]) -> float:
+    """Seconds of all threads. One that started in between had all of its time since then; of one that ended, none."""
+    return sum(max(0, ns - before.get(thread, 0)) for thread, ns in after.items()) / 1e9
 
 
 class Sampler:
@@ -241,6 +272,7 @@ class Sampler:
             "cpu_s": [s.cpu_s for s in samples],
             "involuntary_switches": [s.involuntary_switches for s in samples],
             "steal_s": [s.steal_s for s in samples],
+            "queued_s": [s.queued_s for s in samples],
             "first_call_s": self._first.call_s,
             "warm_up_calls": self._warm_up_turns * turn,
             "warm_up_s": round(self._warm_up_s, 6),
@@ -300,5 +332,6 @@ def _undisturbed(samples: list[Sample], calls: int) -> list[float]:
         [s.involuntary_switches for s in samples],
         [s.steal_s for s in samples],
         calls,
+        [s.queued_s for s in samples],
     )
     return [t for t, ok in zip(times, flags, strict=True) if ok]

@@ -12,7 +12,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -171,3 +171,14 @@ def limit_output() -> None:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     most = LARGEST_OUTPUT_BYTES if hard == resource.RLIM_INFINITY else min(hard, LARGEST_OUTPUT_BYTES)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+
+
+@contextlib.contextmanager
+def unlimited_files() -> Iterator[None]:
+    """Let this process write larger files for a while, after `limit_output`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

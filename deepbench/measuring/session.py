@@ -7,14 +7,16 @@ It prints nothing. `progress` is called before each measurement, never during on
 from __future__ import annotations
 
 import math
+import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from deepbench.core import units
 from deepbench.core.backend import all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
@@ -25,14 +27,17 @@ from deepbench.core.shell import command
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
+from deepbench.machine.system import require_linux
 from deepbench.measuring import cold, launch, probes
 from deepbench.measuring.heat import Rival, measure_case, measure_heat
 from deepbench.measuring.parent import open_backends
+from deepbench.measuring.trust import ranks_of, require_hosts, require_ranks
 from deepbench.plan.cases import Planned, with_reference
 from deepbench.plan.cost import estimated_s
 from deepbench.plan.modes import ENERGY_S, MODES, QUICK, Rounds, Rules
 from deepbench.plan.rounds import RoundsForecast, next_within_budget, queue
 from deepbench.results import summary
+from deepbench.results.consistency import other_cpus
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Header, Limit, NetworkSteps, Record, make_record
 
@@ -126,6 +131,8 @@ class Session:
         self._prober = probes.Prober(limits.Limits(file.limits), libraries, self._measure, self._keep_limit)
         self._sharing = [self]
         """The sessions whose files get each new limit."""
+        self.slowdown = 1.0
+        """How much longer everything takes than on a quiet machine, for estimates of time."""
         mode = MODES.get(plan["mode"])
         self.environment = {
             **cold.environment(self.cases, file.header["machine"]),
@@ -143,6 +150,7 @@ class Session:
 
         `side` describes one side of a comparison whose sides take turns (`sides.py`).
         """
+        require_linux()
         header = new_header(planned, options, side)
         cold.require([p.case for p in planned], header["machine"])
         store = Store.create(path, sanitized(header))
@@ -151,8 +159,21 @@ class Session:
         return session
 
     @classmethod
-    def resume(cls, path: Path, hosts: Sequence[str] = (), timeout_s: float | None = None) -> Session:
-        """Go on with a file where it stops; `BadInput` where machine, hosts or libraries are no longer the same."""
+    def resume(
+        cls,
+        path: Path,
+        hosts: Sequence[str] = (),
+        timeout_s: float | None = None,
+        *,
+        trusted: bool = False,
+        started: int = 0,
+    ) -> Session:
+        """Go on with a file where it stops; `BadInput` where machine, hosts or libraries are no longer the same.
+
+        A file that names hosts, or more ranks than there are cores, needs the same `hosts`, a launcher that has
+        `started` so many ranks, or a user who says that it is `trusted`: see `trust.py`.
+        """
+        require_linux()
         store = Store.reopen(path)
         try:
             file = read_results(path)
@@ -163,8 +184,12 @@ class Session:
                 verb = kind.resumed_by
                 advice = f"continue it with {command(verb, '--resume', '-o', path)}" if verb else "measure it again"
                 raise BadInput(f"{path} has {kind.noun}; {advice}")
+            cases = [parse_case(p["case"]) for p in file.header["plan"]["cases"]]
+            if not trusted:
+                require_hosts(file, hosts)
+                require_ranks(file, ranks_of(cases), hosts, started)
             require_same_machine(file, hosts)
-            cold.require([parse_case(p["case"]) for p in file.header["plan"]["cases"]], file.header["machine"])
+            cold.require(cases, file.header["machine"])
         except BaseException:
             store.close()
             raise
@@ -222,15 +247,28 @@ class Session:
             heat = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
             return [heat] if heat else []
 
+        own_rules, is_hopeless, earlier = self.rules, False, len(self.file.records)
         while heats := batch():
             for heat in heats:
                 names = ", ".join(dict.fromkeys(case.backend for case, _ in heat))
                 case, number = heat[0]
                 text = f"round {number}  {case.text.replace(f' {case.backend} ', f' {names} ', 1)}"
-                progress(Activity(text, forecast.done, forecast.total, forecast.left_s))
+                was_hopeless, is_hopeless = is_hopeless, self._is_hopeless(earlier)
+                if is_hopeless and number > 1:
+                    continue
+                self.rules = replace(own_rules, **HOPELESS) if is_hopeless else own_rules
+                notice = None
+                if is_hopeless and not was_hopeless:
+                    notice = self._notice()
+                    forecast.only_once()
+                progress(Activity(text, forecast.done, forecast.total, forecast.left_s, notice))
                 for record in measure_together([(self, case, number) for case, number in heat]):
                     forecast.add(record)
-        self._ask_for_fewer_threads(progress, ends)
+            if is_hopeless and heats[0][0][1] > 1:
+                break
+        self.rules = own_rules
+        if not is_hopeless:
+            self._ask_for_fewer_threads(progress, ends)
         if budget_s is not None and not self.file.records:
             before_s, cheapest_s = time.monotonic() - begin, min(map(self.estimate, self.cases))
             self.discard()
@@ -239,6 +277,24 @@ class Session:
                 f"{before_s:.1f} s, and one round of the cheapest case takes about {cheapest_s:.1f} s; "
                 f"allow at least {math.ceil(1.2 * (before_s + cheapest_s))} s"
             )
+
+    def _is_hopeless(self, earlier: int) -> bool:
+        """Whether other programs disturbed nearly all of the last measurements, so that more rounds would not help.
+
+        The first `earlier` records are those of another run.
+        """
+        last = [r for r in self.file.records[earlier:] if r["measurement"]][-ENOUGH_DISTURBED:]
+        return len(last) == ENOUGH_DISTURBED and len(summary.undisturbed_rounds(last)) <= MOST_CLEAN
+
+    def _notice(self) -> str:
+        """What to tell people then."""
+        path = self.file.path
+        return (
+            f"Other programs disturbed nearly all of the last {ENOUGH_DISTURBED} measurements, so from here on each "
+            "case is measured once and briefly: their times are upper bounds. What helps: stop these programs, or "
+            "measure fewer threads (--threads 1); deepbench info --doctor names what disturbs. Then continue: "
+            f"{command('run', '--resume', '-o', str(path))}"
+        )
 
     def _ask_for_fewer_threads(self, progress: Progress, ends: float | None) -> None:
         """Measure cases that no limit explains with one thread, once and quickly, as far as time allows."""
@@ -271,7 +327,26 @@ class Session:
         return record
 
     def _measure(self, case: Case, rules: Rules) -> Record:
-        return measure_case(case, 1, rules, self.timeout_s, (), self.environment)
+        self.require_cpus(os.sched_getaffinity(0))
+        record = measure_case(case, 1, rules, self.timeout_s, (), self.environment)
+        self.require_cpus_of(record)
+        return record
+
+    def require_cpus(self, cpus: Collection[int]) -> None:
+        """`BadInput` unless this process may use the CPUs that it might use when the file was created."""
+        planned = self.file.header["machine"].get("cpus_allowed")
+        if isinstance(planned, list) and set(planned) != set(cpus):
+            then, now = units.numbers(planned), units.numbers(cpus)
+            raise BadInput(
+                f"the CPUs of this command were {then} when {self.file.path} was created, and are now {now} (taskset, "
+                "cpuset). Times on other CPUs are those of another machine, so it stops. What has been measured is in "
+                f"the file. With the same CPUs, continue: {command('run', '--resume', '-o', self.file.path)}"
+            )
+
+    def require_cpus_of(self, record: Record) -> None:
+        """The same for the process of a record: this process had other CPUs for a moment."""
+        if not self.hosts and other_cpus(record, self.file.header["machine"].get("cpus_allowed")):
+            self.require_cpus(cast("list[int]", cast(Any, record["process"])["cpus_allowed"]))
 
     def _keep(self, record: Record) -> None:
         self._store.append(record)
@@ -297,13 +372,19 @@ class Session:
         if case.backend in self._unavailable:
             return 0.0
         peak = self._prober.limits.peak(case.precision.name, case.library.device, case.threads)
-        return estimated_s(case, peak, self.rules)
+        return self.slowdown * estimated_s(case, peak, self.rules)
 
     def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
         """Measure the limits that these cases need and that are not known here yet."""
         here = [case for case in cases if case.backend not in self._unavailable]
         header = self.file.header
         self._prober.complete(here, header["machine"], progress, header["plan"].get("budget_s"))
+
+
+# A run on a machine that is disturbed all the time: the number of its last measurements, and how many of them were not
+# disturbed at most. Then each case is measured once, by these rules.
+ENOUGH_DISTURBED, MOST_CLEAN = 10, 2
+HOPELESS: dict[str, Any] = {"patience": 1, "warm_up_s": 0.02, "most_s": 0.06, "least_slices": 5}
 
 
 def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Record]:
@@ -319,8 +400,11 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
         here = [i for i in range(len(entries)) if i not in records]
         if here:
             session, _, number = entries[here[0]]
+            session.require_cpus(os.sched_getaffinity(0))
             rivals = [Rival(entries[i][1], entries[i][0].environment) for i in here]
             measured = measure_heat(rivals, number, session.rules, session.timeout_s, session.hosts)
+            for record in measured:
+                session.require_cpus_of(record)
             for i, record in zip(here, measured, strict=True):
                 records[i] = entries[i][0].finish(entries[i][1], record)
     except KeyboardInterrupt:

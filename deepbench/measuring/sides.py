@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core import stats
+from deepbench.core.aliases import did_you_mean
 from deepbench.core.backend import find_backend
-from deepbench.core.case import Case, thread_count
+from deepbench.core.case import Case, parse_case, thread_count
 from deepbench.core.errors import BadInput
 from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.variables import (
     fixed_variables,
     is_secret,
+    is_tuning,
     is_whole,
     override_variables,
     path_variables,
@@ -42,6 +44,7 @@ from deepbench.measuring.session import (
     remeasure,
     require_same_machine,
 )
+from deepbench.measuring.trust import NotTrusted, ranks_of, require_hosts, require_ranks
 from deepbench.plan.cases import Choices, Planned, expand, read_chosen
 from deepbench.plan.modes import Rounds
 from deepbench.results.file import ResultFile
@@ -102,13 +105,55 @@ def parse_sides(text: str) -> tuple[Side, Side]:
         raise BadInput("the number of threads is a setting of the case: --ab threads=1,2")
     if name in (*override_variables(), *fixed_variables()):
         raise BadInput(f"deepbench sets {name} itself (see --set pin=cores), so both sides would be equal")
+    if name.startswith("DEEPBENCH_") and name not in path_variables():
+        known = sorted(path_variables())
+        raise BadInput(f"{name} is no variable of DeepBench that names a library{did_you_mean(name, known)}")
     if is_secret(name):
         raise BadInput(f"--ab stores the values of {name}, and this is the name of a secret; choose another variable")
     return Side("a", environment={name: values[0]}), Side("b", environment={name: values[1]})
 
 
-class NotTrusted(BadInput):
-    """A file names libraries to load, and nobody said that it may."""
+# Names of sides that are longer than this stand above the table only.
+LONGEST_NAME = 30
+
+
+def names_of_sides(sides: tuple[Side, Side], files: tuple[ResultFile, ResultFile]) -> tuple[str, str]:
+    """Short names for tables: `threads=1`, or `A: OpenBLAS 0.3.27` where the sides load other libraries."""
+    if all(len(side.words) <= LONGEST_NAME and not side.libraries for side in sides):
+        return sides[0].words, sides[1].words
+    changed = _loaded_differently(files)
+    named = []
+    for side, file in zip(sides, files, strict=True):
+        texts = dict.fromkeys(_paths(file)[name][0] for name in changed)
+        named.append(": ".join(filter(None, (side.name.upper(), ", ".join(texts)))))
+    return named[0], named[1]
+
+
+def same_libraries(sides: tuple[Side, Side], files: tuple[ResultFile, ResultFile]) -> str | None:
+    """A warning where the sides differ in a variable, but loaded the same files; None if a library is another one.
+
+    A variable that is known to tune libraries may well change what one library does.
+    """
+    names = [n for n in (sides[0].environment or sides[1].environment) if n in path_variables() or not is_tuning(n)]
+    if not names or _loaded_differently(files):
+        return None
+    used = {word for planned in files[0].header["plan"]["cases"] for word in planned["case"].split()}
+    paths = [f"{text} {path}" for name, (text, path) in sorted(_paths(files[0]).items()) if name in used]
+    what = "does not name another library" if names[0] in path_variables() else "is not known to change what they do"
+    return f"both sides loaded the same files, and {names[0]} {what}: {'; '.join(paths)}"
+
+
+def _paths(file: ResultFile) -> dict[str, tuple[str, str]]:
+    """Name and version, and the file, of each library by its backend."""
+    answers = {n: a["library"] for n, a in file.header["libraries"].items() if "library" in a}
+    texts = {n: f"{facts['name']} {facts['version'] or ''}".strip() for n, facts in answers.items()}
+    return {n: (texts[n], str(facts["path"])) for n, facts in answers.items()}
+
+
+def _loaded_differently(files: tuple[ResultFile, ResultFile]) -> list[str]:
+    """The backends whose library is another one on the other side."""
+    a, b = map(_paths, files)
+    return [name for name in a if name in b and a[name] != b[name]]
 
 
 def sides_of_file(
@@ -117,10 +162,13 @@ def sides_of_file(
     """The libraries and the environment of a file against today's.
 
     `here` has today's facts about libraries, as a header has them; None: they are looked for. With another file, its
-    environment stands for today's. `trusted`: the file may name libraries to load, which run with the user's rights;
-    `NotTrusted` where it does and may not. `BadInput` where nothing differs, or where a library of the file is gone.
+    environment stands for today's. `trusted`: the file may name libraries to load, which run with the user's rights,
+    and start more processes than there are cores; `NotTrusted` where it does and may not. `BadInput` where nothing
+    differs, or where a library of the file is gone.
     """
     names = sorted({r["backend"] for r in file.records})
+    if not trusted:
+        require_ranks(file, ranks_of(map(parse_case, file.order)))
     here = open_libraries(names) if here is None else here
     environment: dict[str, str] = {}
     for name in names:
@@ -299,6 +347,8 @@ def measure_again(
     """
     if after.header["plan"].get("interleaved") or not set(cases) <= set(after.order):
         raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
+    if ranks_of(map(parse_case, cases)) > 1:
+        require_hosts(after, (), "measure the cases again: deepbench run --hostfile FILE")
     require_same_machine(after)
     with tempfile.TemporaryDirectory(prefix="deepbench-") as folder:
         try:

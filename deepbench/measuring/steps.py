@@ -6,10 +6,11 @@ the steps returned, and `record_of` puts the record together, also if a step fai
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +19,7 @@ from deepbench.core import errors, operands, stats, units
 from deepbench.core.kernel import Device, Kernel, in_turn
 from deepbench.core.variables import thread_variables, tuning
 from deepbench.machine import describe, energy
-from deepbench.measuring.check import Verdict, check, fingerprint
+from deepbench.measuring.check import Verdict, check, fingerprint, fingerprint_of_outputs
 from deepbench.measuring.clock import DeviceClock, Loop, Sample, Sampler, SystemClock, take_sample
 from deepbench.measuring.launch import Request
 from deepbench.native import callloop
@@ -38,6 +39,16 @@ MOST_SETS = 2048
 # What a first call may do besides its work: loading a library (MKL's code for this CPU) takes about this long, and
 # memory is touched for the first time at about this rate. A larger share of its time than this makes it untypical.
 LOADING_S, TOUCH_BYTES_PER_S, MOST_EXTRA = 0.04, 2e9, 0.02
+
+# After timing, calls are made one by one in the loop that was timed, each with outputs that were just reset: a call
+# that does nothing leaves a wrong result. At least LEAST_CHECKED calls, and further ones until MOST_CHECKED, or until
+# they take this share of the time of sampling and CHECKED_S. So a library that skips every n-th call is found up to
+# n = MOST_CHECKED if a call takes a millisecond or less, and up to n = LEAST_CHECKED in any case.
+LEAST_CHECKED, MOST_CHECKED, CHECKED_SHARE, CHECKED_S = 3, 32, 0.25, 0.05
+
+# Where every call adds the same to the outputs, they tell how many of the timed calls did their work. The estimate may
+# be off by this share, and by the roundoff of f32 in each call; where that is more than MOST_DRIFT, it is not made.
+COUNT_TOLERANCE, F32_ROUNDOFF, MOST_DRIFT = 0.02, 2.0**-24, 0.25
 
 # Memory for everything but the operands: the interpreter, the library with its scratch, and parts of the check.
 HEADROOM_BYTES = 512 * 2**20
@@ -102,7 +113,11 @@ class Timing(StepResult):
 
     measurement: Measurement
     outputs_are_valid: bool = False
-    """Whether the outputs are now as one call leaves them, so that no other call is needed to check them."""
+    """Whether the outputs are now as one call leaves them."""
+    calls: int | None = None
+    """Calls since the outputs were reset, on each set of buffers; None where that is not known."""
+    spent_s: float = 0.0
+    """How long it took to sample."""
 
 
 @dataclass
@@ -124,6 +139,7 @@ class StepResults:
 def record_of(request: Request, measure: Callable[[StepResults], None], where: str = "") -> Record:
     """The record of what `measure` found, also if it fails. `where` begins the reason of a failure."""
     started, clock, findings = datetime.now(UTC), perf_counter(), StepResults()
+    cpus_allowed = sorted(os.sched_getaffinity(0))
     status: records.Status = "ok"
     reason = None
     try:
@@ -152,6 +168,7 @@ def record_of(request: Request, measure: Callable[[StepResults], None], where: s
         "started": started.isoformat(timespec="milliseconds"),
         "duration_s": round(max(0.0, perf_counter() - clock - findings.waited_s), 4),
         "cpus": sorted(os.sched_getaffinity(0)),
+        "cpus_allowed": cpus_allowed,
         "openmp_runtimes": describe.openmp_runtimes(),
         "environment": tuning(os.environ),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -323,22 +340,16 @@ class Sampling:
     prepared: Prepared
     before: dict[str, Any] | None
     others: describe.OtherPrograms
-    fresh: bool
-    """Whether the outputs were reset before the first of these calls."""
 
     @classmethod
     def begin(cls, request: Request, buffers: Buffers, prepared: Prepared, first: FirstCall) -> Sampling:
         """Warm up all kernels in turn."""
-        op, case, kernels, device = request.op, request.case, prepared.kernels, prepared.device
-        # The outputs that timing leaves can be checked where repeated calls leave the same as one, and where a kernel
-        # is so long that it is called once. In all other cases another call is made.
-        fresh = op.is_idempotent(case) or (first.sample.call_s >= request.rules.most_s and len(kernels) == 1)
-        if fresh:
-            _reset(request, buffers.sets, kernels)
+        device = prepared.device
+        _reset(request, buffers.sets, prepared.kernels)
         before = device.conditions() if device is not None else None
-        clock = _clock(prepared, prepared.timer, len(kernels))
+        clock = _clock(prepared, prepared.timer, len(prepared.kernels))
         sampler = Sampler(clock, request.sampling_rules, first.sample, prepared.loop, first.is_typical)
-        return cls(sampler, request, prepared, before, first.others, fresh)
+        return cls(sampler, request, prepared, before, first.others)
 
     def end(self, rivals_s: float = 0.0) -> Timing:
         """The samples; `rivals_s` are the CPU seconds of rivals since the beginning."""
@@ -347,10 +358,12 @@ class Sampling:
         self.others.complete()
         measurement["other_cpus"] = self.others.cpus(rivals_s)
         facts = {} if device is None else self.prepared.timer.facts(count, rules.energy_s)
-        calls = (measurement["warm_up_calls"] or 0) + self.sampler.calls
-        one_call = self.fresh and calls == 1 and device is None and rules.energy_s is None
-        valid = (op.is_idempotent(case) and self.prepared.kernels[0].repeats) or one_call
-        return timing_of(measurement, device, self.before, facts, valid)
+        # The timer of a device makes further calls, and so does the step that measures energy.
+        is_counted = device is None and rules.energy_s is None
+        calls = ((measurement["warm_up_calls"] or 0) + self.sampler.calls) // count if is_counted else None
+        valid = (op.is_idempotent(case) and self.prepared.kernels[0].repeats) or calls == 1
+        timing = timing_of(measurement, device, self.before, facts)
+        return replace(timing, outputs_are_valid=valid, calls=calls, spent_s=self.sampler.spent_s)
 
 
 def timing_of(
@@ -358,16 +371,14 @@ def timing_of(
     device: Device | None,
     before: dict[str, Any] | None,
     facts: dict[str, Any],
-    outputs_are_valid: bool = False,
 ) -> Timing:
     """A measurement; on a device with its conditions before and after, and the facts of its timer."""
     if device is None:
-        return Timing(measurement, outputs_are_valid)
+        return Timing(measurement)
     seen = {"before": before, "after": device.conditions(), **facts}
     measurement["device"] = cast(records.DeviceMeasurement, seen)
     return Timing(
         measurement,
-        outputs_are_valid,
         warnings=[RecordWarning(code=code, text=text) for code, text in device.warnings(seen)],
     )
 
@@ -385,24 +396,103 @@ def check_result(
     """Check the inputs and outputs of one of the kernels. `prefix` begins the reason of a wrong result."""
     prepared.kernels[index].store()
     arrays = buffers.sets[index]
-    changed = [name for name, value in fingerprint(request.op, arrays).items() if value != buffers.checksums[name]]
-    if changed:
-        return CheckResult(None, f"the library changed its input {', '.join(changed)}")
+    if changed := _changed_inputs(request, buffers, index):
+        return CheckResult(None, changed)
     verdict = check(request.op, request.case, arrays)
     return CheckResult(verdict, None if verdict.passed else prefix + verdict.sentence)
 
 
+def _changed_inputs(request: Request, buffers: Buffers, index: int) -> str | None:
+    """Which inputs of a set of buffers the library changed, as a sentence; None for none."""
+    found = fingerprint(request.op, buffers.sets[index])
+    changed = [name for name, value in found.items() if value != buffers.checksums[name]]
+    return f"the library changed its input {', '.join(changed)}" if changed else None
+
+
 def check_again(request: Request, buffers: Buffers, prepared: Prepared, timing: Timing) -> CheckResult:
-    """Check the first, the middle and the last set of buffers after timing; the first wrong one, or the last."""
-    count, result = len(buffers.sets), CheckResult(None, None)
-    for i in sorted({0, count // 2, count - 1}):
-        if not timing.outputs_are_valid:
-            _reset(request, [buffers.sets[i]], [prepared.kernels[i]])
-            callloop.timer(prepared.kernels[i])[0](1)
-        result = check_result(request, buffers, prepared, i, "after timing, ")
+    """Check what timing has left, then calls one by one, then a call with other inputs; the first wrong result.
+
+    If all are right, the first result. Bits that have been checked are not checked again.
+    """
+    sets, kernels, checked = buffers.sets, prepared.kernels, dict[tuple[int, ...], CheckResult]()
+
+    def look(i: int, prefix: str) -> CheckResult:
+        kernels[i].store()
+        bits = fingerprint_of_outputs(request.op, sets[i])
+        if bits not in checked:
+            checked[bits] = check_result(request, buffers, prepared, i, prefix)
+        return checked[bits]
+
+    if timing.outputs_are_valid:
+        for i in range(len(sets)):
+            if (result := look(i, "after timing, ")).error is not None:
+                return result
+        if timing.calls == 1:
+            return result  # every call has been checked
+    elif (missing := _missing_calls(request, buffers, prepared, timing)) is not None:
+        return CheckResult(None, missing)
+    timers = {0: prepared.first_timer}
+    order = itertools.cycle(dict.fromkeys([0, len(sets) // 2, len(sets) - 1, *range(len(sets))]))
+    ends, calls = perf_counter() + max(CHECKED_S, CHECKED_SHARE * timing.spent_s), 0
+    while calls < LEAST_CHECKED or (calls < MOST_CHECKED and perf_counter() < ends):
+        i, calls = next(order), calls + 1
+        if i not in timers:
+            timers[i] = callloop.timer(kernels[i])[0]
+        _reset(request, [sets[i]], [kernels[i]])
+        timers[i](1)
+        result = look(i, f"the library does not compute in every call: after timing, call {calls} by itself: ")
         if result.error is not None:
-            break
-    return result
+            return result
+    for i in timers:
+        if changed := _changed_inputs(request, buffers, i):
+            return CheckResult(None, changed)
+    if request.round_number == 1 and (wrong := _check_other_inputs(request, buffers, prepared)) is not None:
+        return wrong
+    return next(iter(checked.values()))
+
+
+def _missing_calls(request: Request, buffers: Buffers, prepared: Prepared, timing: Timing) -> str | None:
+    """Where outputs tell how many calls they contain: a sentence if these are not all that were timed."""
+    op, sets = request.op, buffers.sets
+    outputs = [name for name in op.outputs if name in sets[0]]
+    are_shared = len(sets) > 1 and all(sets[1][name] is sets[0][name] for name in outputs)
+    if not timing.calls or (are_shared and set(outputs) & set(prepared.kernels[0].private_buffers)):
+        return None
+    calls = timing.calls * (len(sets) if are_shared else 1)
+    drift = F32_ROUNDOFF * calls
+    for arrays, kernel in zip(sets, prepared.kernels, strict=True):
+        kernel.store()
+        found = op.calls_in(request.case, arrays) if drift <= MOST_DRIFT else None
+        if found is None:
+            return None
+        if not abs(found / calls - 1) <= COUNT_TOLERANCE + drift:
+            return (
+                f"the library does not compute in every call: each of {calls} calls adds the same to the outputs, "
+                f"which contain {found:.7g} times as much as one call adds"
+            )
+        if are_shared:
+            return None
+    return None
+
+
+def _check_other_inputs(request: Request, buffers: Buffers, prepared: Prepared) -> CheckResult | None:
+    """Move the numbers of inputs within their arrays, call once, and check: what is wrong, or None.
+
+    This finds a library that keeps the result of an earlier call with the same array. It comes last: the inputs stay
+    as they are then.
+    """
+    arrays, kernel = buffers.sets[0], prepared.kernels[0]
+    free = [name for name in request.op.free_inputs(request.case) if name not in kernel.private_buffers]
+    if not free:
+        return None
+    for name in free:
+        operands.rotate(arrays[name])
+    _reset(request, buffers.sets[:1], [kernel])
+    prepared.first_timer(1)
+    kernel.store()
+    verdict = check(request.op, request.case, arrays)
+    prefix = f"the library keeps results of earlier calls: with other numbers in {' and '.join(free)}, "
+    return None if verdict.passed else CheckResult(verdict, prefix + verdict.sentence)
 
 
 def _clock(prepared: Prepared, timer: Any, turn: int = 1) -> SystemClock:

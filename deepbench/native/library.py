@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import glob
 import os
+import platform
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -17,13 +18,23 @@ from deepbench.core.errors import Unavailable
 TOOLKITS = {"CUDA_HOME": "/usr/local/cuda", "ROCM_PATH": "/opt/rocm"}
 
 
+def remedy(on_x86: str, elsewhere: str) -> str:
+    """What to do about a missing library, by the processor of this machine: some wheels are for x86-64 only."""
+    return on_x86 if platform.machine().lower() in ("x86_64", "amd64") else elsewhere
+
+
 def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
-    """Files to try, in order: if the environment variable is set, only the path in it.
+    """Files to try, in order: if the environment variable is set, only the file in it, or those in its folder.
 
     Otherwise `patterns` such as `libdnnl.so*` are searched for in every folder of `roots`. Files of an earlier pattern
     come first; within a pattern, the highest version in a file's real name.
     """
     named = os.environ.get(variable)
+    if named and os.path.isdir(named):  # such as an unpacked wheel
+        names = {os.path.basename(pattern) for pattern in patterns}
+        inside = [os.path.join(glob.escape(named), "**", name) for name in names]
+        found = {os.path.realpath(path) for name in inside for path in glob.iglob(name, recursive=True)}
+        return sorted(found, key=lambda p: (_version(p), p), reverse=True) or [named]
     if named:
         return [named]
     files: list[str] = []

@@ -357,7 +357,10 @@ def what_if_report(answer: Answer, full: bool = False) -> Report:
     """What `deepbench whatif` prints; `full`: all kernels."""
     from deepbench.networks.reporting import what_if as tables
 
-    return Report.of_parts(tables.parts(answer, full), answer.values)
+    found = Report.of_parts(tables.parts(answer, full), answer.values)
+    if len(answer.applications) > 1 or not answer.changes:
+        return found
+    return replace(found, forms={**found.forms, "csv": tables.every_change(answer.outcomes[0]).csv})
 
 
 def on_other_hardware(answer: Answer, hardware: str | Path) -> Report:

@@ -27,7 +27,8 @@ where dk and dv are summed over the heads of a group. There are no pages in the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from deepbench.core.errors import BadInput
 from deepbench.core.parts import Expected, PartsOp, Tensor
 from deepbench.core.precision import BITS, STORAGE_ROUNDOFF, Precision
-from deepbench.core.problem import BaseProblem, choice, size
+from deepbench.core.problem import BaseProblem, check_spread, choice, size
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -76,6 +77,7 @@ class Attention(BaseProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_spread(self.lengths, self.batch)
         if self.heads % self.kv_heads:
             raise BadInput(f"heads must be a multiple of kv_heads ({self.kv_heads}), found {self.heads}")
         if self.window and self.mask != "causal":
@@ -109,6 +111,11 @@ class Attention(BaseProblem):
         """The number of keys of each sequence."""
         return _key_counts(self)
 
+    @property
+    def sequences(self) -> Mapping[int, int]:
+        """How many sequences have so many keys."""
+        return {self.keys: self.batch} if self.lengths == "equal" else Counter(self.key_counts)
+
     def query_count(self, keys: int) -> int:
         """The number of queries of a sequence with so many keys."""
         return keys if self.queries == self.keys else self.queries
@@ -126,11 +133,7 @@ class Attention(BaseProblem):
 
     def pairs(self) -> int:
         """Visible pairs of a query and a key in one head, in all sequences."""
-        return self.total(lambda keys: _pairs(self, keys))
-
-    def total(self, count: Callable[[int], int]) -> int:
-        """The sum of what is counted for so many keys, over all sequences. Equal ones are no list: it may be huge."""
-        return self.batch * count(self.keys) if self.lengths == "equal" else sum(map(count, self.key_counts))
+        return sum(count * _pairs(self, keys) for keys, count in self.sequences.items())
 
 
 @lru_cache(MOST_REMEMBERED)
@@ -198,7 +201,7 @@ class AttentionOp(PartsOp):
             return {"q": q, "k": k, "v": v, "dy": y, "result": y, "lse": lse, **lengths, "dq": q, "dk": k, "dv": v}
         if not p.page:
             return {"q": q, "k": k, "v": v, **lengths, "y": y}
-        pages = p.total(lambda keys: -(-keys // p.page))
+        pages = sum(-(-keys // p.page) * count for keys, count in p.sequences.items())
         k, v = (Tensor((pages, p.kv_heads, p.page, n), kind) for n in (p.head_size, p.width))
         table = Tensor((p.batch, -(-p.keys // p.page)), "s32")
         return {"q": q, "k": k, "v": v, "page_table": table, **lengths, "y": y}
@@ -275,15 +278,21 @@ class AttentionOp(PartsOp):
         return {"unmasked": self.flop(case) // max(1, p.pairs()) * p.batch * p.queries * p.keys}
 
     def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
-        """Each array once, of keys and values those that a query sees, and no padding."""
+        """Each array once, and no padding. Of keys and values those that a query sees; their gradients are all written.
+
+        The gradients of keys that no query sees are zero.
+        """
         p, element = case.problem, BITS[case.precision.data] // 8
-        sizes = p.head_size + p.width
-        queries = p.total(p.query_count) * p.heads
-        keys = p.total(lambda keys: keys - p.first_key(keys)) * p.kv_heads
+        sequences = p.sequences.items()
+        queries = sum(p.query_count(keys) * count for keys, count in sequences) * p.heads
+        seen = sum((keys - p.first_key(keys)) * count for keys, count in sequences) * p.kv_heads
         tables = [t.bytes for name, t in self.tensors(case).items() if name in ("lengths", "page_table")]
-        passes = 1 if case.direction == "forward" else 2  # backward: q, k, v, and y twice, and the gradients
-        total = passes * (queries + keys) * sizes * element + sum(tables)
-        total += 0 if case.direction == "forward" else 4 * queries
+        rows, more = queries + seen, sum(tables)
+        if case.direction == "backward":
+            # q, dq, dy and the result; k, v and their gradients; and lse.
+            rows += queries + sum(keys * count for keys, count in sequences) * p.kv_heads
+            more += 4 * queries
+        total = rows * (p.head_size + p.width) * element + more
         return 0 if capacity is not None and total <= capacity else int(total)
 
     def title(self, problem: Any) -> str:

@@ -19,14 +19,16 @@ keep α from a forward pass before. `log_probabilities` and `gradient` are (time
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
 from deepbench.core.parts import Expected, PartsOp, Tensor, expected_distinct
 from deepbench.core.precision import Precision
-from deepbench.core.problem import BaseProblem, choice, size
+from deepbench.core.problem import BaseProblem, check_spread, choice, size
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 LARGEST = 4.0
 
 BLANK = 0
+
+# Lists of the lengths of sequences: one may have millions of numbers.
+MOST_REMEMBERED = 64
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,41 @@ class CTC(BaseProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_spread(self.lengths, self.batch)
         if self.time < 2 * self.labels - 1:
             raise BadInput(
                 f"time must be at least 2 · labels - 1 = {2 * self.labels - 1}, because equal labels in a row need a "
                 f"blank between them; found time={self.time}"
             )
+
+    @property
+    def counts(self) -> tuple[tuple[int, int], ...]:
+        """The time steps and the labels of each sequence; both have the same share of the longest."""
+        return _counts(self)
+
+    @property
+    def sequences(self) -> Mapping[tuple[int, int], int]:
+        """How many sequences have so many time steps and labels."""
+        return {(self.time, self.labels): self.batch} if self.lengths == "equal" else Counter(self.counts)
+
+    def total(self, of_sequence: Callable[[int, int], int]) -> int:
+        """The sum over all sequences of a function of their time steps and labels."""
+        return sum(count * of_sequence(*lengths) for lengths, count in self.sequences.items())
+
+
+@lru_cache(MOST_REMEMBERED)
+def _counts(problem: CTC) -> tuple[tuple[int, int], ...]:
+    longest = (problem.time, problem.labels)
+    if problem.lengths == "equal" or problem.batch == 1:
+        return (longest,) * problem.batch
+    import numpy as np
+
+    from deepbench.core.operands import generator
+
+    share = 1 + generator(stream=77).random(problem.batch - 1)
+    steps = np.ceil(problem.time * share / 2).astype(int)
+    labels = np.maximum(1, problem.labels * share // 2).astype(int)
+    return (longest, *zip(steps.tolist(), labels.tolist(), strict=True))
 
 
 class CTCOp(PartsOp):
@@ -90,11 +125,7 @@ class CTCOp(PartsOp):
         if name == "transcripts":
             array[...] = generator(stream).integers(1, p.classes, array.shape, dtype=np.int32)
         elif name in ("steps", "lengths"):
-            most = p.time if name == "steps" else p.labels
-            array[...] = most
-            if p.lengths == "spread" and array.size > 1:  # both lengths have the same share of the longest
-                share = 1 + generator(stream=77).random(array.size - 1)
-                array[1:] = np.ceil(most * share / 2) if name == "steps" else np.maximum(1, most * share // 2)
+            array[...] = [steps if name == "steps" else labels for steps, labels in p.counts]
         else:
             super().fill(case, name, array, stream)
             if name == "log_probabilities":
@@ -146,22 +177,28 @@ class CTCOp(PartsOp):
         Backward: the same for β, two for α·β and its sum, and two per probability for y and the difference.
         """
         p = case.problem
-        states = p.batch * p.time * (2 * p.labels + 1)
-        return int(3 * states if case.direction == "forward" else 5 * states + 2 * p.batch * p.time * p.classes)
+        states = p.total(lambda steps, labels: steps * (2 * labels + 1))
+        if case.direction == "forward":
+            return int(3 * states)
+        return int(5 * states + 2 * p.total(lambda steps, labels: steps * p.classes))
 
     def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
-        """Every array once; the loss needs only the probabilities of the blank and of the labels of a transcript."""
-        if self.stays_in(case, capacity):
-            return 0
-        p, size = case.problem, self.operand_bytes(case)
+        """Every array once, without padding; but a gradient is written whole.
+
+        The loss needs only the probabilities of the blank and of the labels of a transcript.
+        """
+        p, tensors = case.problem, self.tensors(case)
         if case.direction == "forward":
-            size -= 4 * p.time * p.batch * (p.classes - 1 - expected_distinct(p.labels, p.classes - 1))
-        return size
+            read = p.total(lambda steps, labels: steps * (1 + expected_distinct(labels, p.classes - 1)) + labels)
+        else:
+            read = p.total(lambda steps, labels: steps * p.classes + labels)
+        padded = ("log_probabilities", "transcripts")
+        total = 4 * read + sum(tensor.bytes for name, tensor in tensors.items() if name not in padded)
+        return 0 if capacity is not None and total <= capacity else int(total)
 
     def gathers(self, case: Case) -> int:
         """The probabilities of the labels."""
-        p = case.problem
-        return int(p.batch * p.time * p.labels)
+        return int(case.problem.total(lambda steps, labels: steps * labels))
 
     def title(self, problem: Any) -> str:
         """`8 × 736, 100 labels of 29`: batch × time, labels of classes."""

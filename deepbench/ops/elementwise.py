@@ -130,6 +130,10 @@ class ElementwiseOp(PartsOp):
                 part = array[start : start + 2**20]
                 part[...] = FORWARD[case.problem.kind](*2 * [part.astype(np.float64) / 2]).value
 
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """All inputs of the forward pass."""
+        return KINDS[case.problem.kind].inputs if case.direction == "forward" else ()
+
     def parts(self, case: Case) -> int:
         """Blocks of elements."""
         return blocks(case.problem.n)

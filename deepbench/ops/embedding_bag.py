@@ -137,8 +137,10 @@ class EmbeddingBagOp(PartsOp):
         yield Expected(output, arrays[output][parts], want, unit * norms * (counts > 1)[:, None])
 
     def flop(self, case: Case) -> int:
-        """One addition for every number of every row that is looked up."""
-        return int(case.problem.lookups * case.problem.dim)
+        """Forward one addition for every further row of a bag, backward one for every row that is looked up."""
+        p = case.problem
+        additions = p.bags * (p.bag - 1) if case.direction == "forward" else p.lookups
+        return int(additions * p.dim)
 
     def touched_bytes(self, case: Case) -> int:
         """All arrays but the rows of the table that no bag has."""

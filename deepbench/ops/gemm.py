@@ -19,7 +19,7 @@ from deepbench.core.product import AddingProductOp, Product, compare_products
 from deepbench.core.traffic import product_bytes
 
 if TYPE_CHECKING:
-    from deepbench.core.op import AnswerComparison, Arrays
+    from deepbench.core.op import AnswerComparison, Array, Arrays
     from deepbench.core.precision import Precision
 
 
@@ -85,6 +85,18 @@ class GemmOp(AddingProductOp):
 
         product = self._product(case, arrays)
         yield from compare_products([product], sum_roundoff(case.precision, case.problem.k), self.result_type(case))
+
+    def projections(self, case: Case, arrays: Arrays, signs: Array) -> tuple[Array, Array]:
+        """See `AddingProductOp.projections`."""
+        from deepbench.core.tolerance import project
+
+        product = self._product(case, arrays)
+        inner, _ = project(signs, product.right)
+        return project(signs, product.c)[0], project(inner, product.left)[0]
+
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """A and B; B alone where A was packed ahead."""
+        return ("a", "b") if case.settings["weights"] == "plain" else ("b",)
 
     def flop(self, case: Case) -> int:
         """2·m·n·k: one multiplication and one addition per product, as the original counts."""

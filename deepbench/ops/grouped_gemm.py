@@ -102,6 +102,10 @@ class GroupedGemmOp(ProductsOp):
         else:
             super().fill(case, name, array, stream)
 
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """B: libraries may convert the weights ahead."""
+        return ("b",)
+
     def products(self, case: Case, arrays: Arrays) -> list[Product]:
         """One per expert: forward per expert with rows."""
         if case.direction == "backward_weights":

@@ -22,6 +22,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.parts import Expected, PartsOp, Tensor
 from deepbench.core.precision import Precision
 from deepbench.core.problem import BaseProblem, choice, size
+from deepbench.core.windows import Windows
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -84,12 +85,15 @@ class Pooling(BaseProblem):
         return self.pad_d, self.pad_h, self.pad_w
 
     @property
+    def windows(self) -> tuple[Windows, Windows, Windows]:
+        """What the windows meet in d, h and w."""
+        d, h, w = (Windows(*sizes) for sizes in zip(self.image, self.window, self.pad, self.stride, strict=True))
+        return d, h, w
+
+    @property
     def output(self) -> tuple[int, int, int]:
         """(z, p, q)."""
-        z, p, q = (
-            (i + 2 * pad - k) // stride + 1
-            for i, pad, k, stride in zip(self.image, self.pad, self.window, self.stride, strict=True)
-        )
+        z, p, q = (windows.count for windows in self.windows)
         return z, p, q
 
 
@@ -197,12 +201,29 @@ class PoolingOp(PartsOp):
         windows = p.n * p.c * math.prod(p.output)
         return int(windows if case.direction == "backward" and p.kind == "max" else windows * math.prod(p.window))
 
+    def other_flop(self, case: Case) -> dict[str, int]:
+        """`without_padding`: without the elements of windows that are padding."""
+        if case.direction == "backward" and case.problem.kind == "max":
+            return {}
+        p = case.problem
+        return {"without_padding": int(p.n * p.c * math.prod(windows.pairs for windows in p.windows))}
+
+    def least_flop(self, case: Case) -> float:
+        """Padding can be skipped."""
+        return float(self.other_flop(case).get("without_padding", self.flop(case)))
+
     def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
-        """Each array once. For the gradient of `max`, x is not read: the positions take at least a byte per window."""
+        """Each array once, without the elements of x that no window has.
+
+        For the gradient of `max`, x is not read: the positions take at least a byte per window.
+        """
         if self.stays_in(case, capacity):
             return 0
-        tensors = self.tensors(case)
-        if case.direction == "forward" or "x" not in tensors:
+        p, tensors = case.problem, self.tensors(case)
+        if case.direction == "forward":
+            seen = Tensor((p.n, p.c, *(windows.seen for windows in p.windows)), tensors["x"].type_name)
+            return seen.bytes + tensors["y"].bytes
+        if "x" not in tensors:
             return self.operand_bytes(case)
         return tensors["dy"].bytes + tensors["dx"].bytes + tensors["dy"].size
 

@@ -201,6 +201,16 @@ class SparseGemmOp(AddingProductOp):
         tolerance = PROJECTION_SAFETY * (unit * magnitude + storage_error(stored, np.sqrt(squares)))
         yield AnswerComparison("projection of every element", got, want, tolerance, c.size, c.size)
 
+    def projections(self, case: Case, arrays: Arrays, signs: Array) -> tuple[Array, Array]:
+        """See `AddingProductOp.projections`."""
+        import numpy as np
+
+        from deepbench.core.tolerance import project
+
+        inner, _ = project(signs, self._by_column(case, arrays["b"]))
+        one_call = _row_sums(arrays, arrays["values"].astype(np.float64) * inner[arrays["columns"]])
+        return project(signs, self._by_column(case, arrays["c"]))[0], one_call
+
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """Order does not matter for one column; only results of 16-bit floats can be stored in two types."""
         order = ("order",) if problem.n == 1 else ()

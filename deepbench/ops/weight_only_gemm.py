@@ -131,6 +131,10 @@ class WeightOnlyGemmOp(ProductsOp):
         else:
             super().fill(case, name, array, stream)
 
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """B: libraries may convert the weights ahead."""
+        return ("b",)
+
     def products(self, case: Case, arrays: Arrays) -> list[Product]:
         """One product, whose weights are dequantized when they are needed."""
         left = Dequantized(arrays["a"], arrays["scales"], case.problem)

@@ -90,7 +90,7 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     planned: dict[str, Planned] = {}
     known: set[tuple[object, ...]] = set()
     for entry in _chosen(entries, choices, default_threads):
-        for case in _cases(entry.pattern, choices, default_threads, entry.precision):
+        for case in _cases(entry.pattern, choices, default_threads, entry.precision, entry.settings):
             slot = planned.setdefault(case.text, Planned(case, []))
             source = _stating_precision(entry, case)
             if source is not None and (key := (case.text, *source.items())) not in known:
@@ -164,8 +164,14 @@ def _check(choices: Choices) -> None:
                 raise BadInput(f"{name} must be one of {', '.join(known[name])}, found {shorten(value)!r}")
 
 
-def _cases(pattern: Pattern, choices: Choices, default_threads: int, listed: str | None = None) -> Iterable[Case]:
-    """The cases of a line; `listed` is the precision of the line where none is chosen."""
+def _cases(
+    pattern: Pattern,
+    choices: Choices,
+    default_threads: int,
+    listed: str | None = None,
+    settings: tuple[tuple[str, str], ...] = (),
+) -> Iterable[Case]:
+    """The cases of a line; `listed` and `settings` are its precision and settings where none are chosen."""
     op = find_op(pattern.op)
     for direction, precision, name in _asked(pattern, choices, listed):
         backend = find_backend(name)
@@ -176,7 +182,7 @@ def _cases(pattern: Pattern, choices: Choices, default_threads: int, listed: str
         kind = find_precision(precision)
         idle = op.unused_settings(pattern.problem, direction, kind)
         for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
-            for chosen in dict.fromkeys(_settings(op, pattern, choices, idle)):
+            for chosen in dict.fromkeys(_settings(op, pattern, choices, idle, dict(settings))):
                 yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
 
 
@@ -199,14 +205,19 @@ def _allowed(said: Any, chosen: Sequence[Any], default: Sequence[Any]) -> Sequen
     return chosen or default
 
 
-def _settings(op: Op, pattern: Pattern, choices: Choices, idle: tuple[str, ...]) -> list[tuple[tuple[str, str], ...]]:
-    """Every combination of the chosen settings that this op has, less the idle ones; what the pattern says stays."""
+def _settings(
+    op: Op, pattern: Pattern, choices: Choices, idle: tuple[str, ...], listed: Mapping[str, str]
+) -> list[tuple[tuple[str, str], ...]]:
+    """Every combination of the chosen settings that this op has, less the idle ones; what the pattern says stays.
+
+    What is `listed` holds where neither the pattern nor a choice says it.
+    """
     combinations: list[dict[str, str]] = [dict(pattern.settings)]
     for name, values in choices.settings.items():
         if name in known_settings(op.name) and name not in dict(pattern.settings):
             own = [value for value in values if value in known_settings(op.name)[name]]
             combinations = [{**c, name: value} for c in combinations for value in own]
-    made = [check_settings(op.name, c) for c in combinations]
+    made = [check_settings(op.name, {**listed, **c}) for c in combinations]
     return [tuple((n, v) for n, v in chosen if n not in idle) for chosen in made]
 
 

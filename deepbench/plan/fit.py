@@ -67,7 +67,8 @@ class Limit:
         for word in text.split("+"):
             match = re.fullmatch(rf"([0-9]{{1,6}}(?:\.[0-9]{{1,3}})?)({'|'.join(_UNITS)})", word, re.ASCII)
             if match is None or float(match[1]) <= 0 or ("FLOP" in word) in found:
-                raise BadInput(f"fit wants memory, work or both, such as 4GiB or 4GiB+20GFLOP, found {shorten(text)!r}")
+                wanted = f"fit wants memory, work or both, such as 4GiB or 4GiB+20GFLOP, in {', '.join(_UNITS)}"
+                raise BadInput(f"{wanted}, found {shorten(text)!r}")
             found["FLOP" in word] = int(float(match[1]) * _UNITS[match[2]])
         return cls(found.get(False), found.get(True))
 
@@ -126,7 +127,8 @@ def _changed(op: Op, problem: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def _stages(op: Op, problem: Any) -> tuple[Stage, ...]:
-    if op.name == "gemm" and problem.b_t:  # the gradient of weights: the tokens are summed over
+    # The gradient of weights sums over the tokens, of which there are more than outputs.
+    if op.name == "gemm" and problem.b_t and problem.k >= problem.n:
         return ((("k",), TOKENS), (("m", "n"), 1), (("k",), 1))
     integers = tuple(name for name, value in problem.values.items() if isinstance(value, int) and name != "ranks")
     return STAGES.get(op.name, ((integers, 1),))

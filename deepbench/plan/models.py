@@ -33,6 +33,9 @@ ALL_REDUCE = "all_reduce"
 COUNT, WEIGHTS = "count", "weights"
 DIRECTIONS = ("forward", "backward", "backward_data", "backward_weights")
 
+# How networks run an operation: they add nothing to a product, and the next layer reads it in the type of the data.
+OF_NETWORKS = dict.fromkeys(("gemm", "sparse_gemm"), (("beta", "0"), ("result", "narrow")))
+
 # C(m × n) = A(m × k) · B(k × n): the gradients of products are products, with these sizes exchanged.
 PRODUCTS = {"gemm": "mnk", "batched_gemm": "mnk", "grouped_gemm": "mk"}
 
@@ -75,6 +78,8 @@ class Row:
     precision: str | None = None
     """None: the one that is chosen."""
     is_gradient: bool = False
+    settings: tuple[tuple[str, str], ...] = ()
+    """How networks run it, where neither its line nor the run says."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +90,13 @@ class ModelSuite:
     source: str
     task: str
     unit: str
-    """What one forward pass processes, such as `token`; `units` in a phase says how many."""
+    """What one forward pass processes, such as `token`; `units` in a phase says how many. A phase may have its own."""
     sizes: Mapping[str, int | str]
     phases: Mapping[str, Mapping[str, int | str]]
     kernels: tuple[tuple[frozenset[str], str], ...]
     """The phases of each line (empty: all), and the line."""
+    is_traced: bool = False
+    """Whether the lines are what a network ran, so that they say how."""
 
     def parameters(self, phase: str) -> dict[str, int]:
         """What can be set besides the phase, with defaults; `devices` has none."""
@@ -143,7 +150,13 @@ class ModelSuite:
                 row = _row(line, names)
                 if row.count > 0:
                     rows += _with_gradients(row) if phase == TRAIN else [replace(row, directions=row.directions[:1])]
+        if not self.is_traced:
+            rows = [replace(row, settings=OF_NETWORKS.get(row.op, ())) for row in rows]
         return _of_devices(rows, devices, self.title) if devices else rows
+
+    def unit_of(self, phase: str) -> str:
+        """What one forward pass processes in this phase."""
+        return str(self.phases[phase].get("unit", self.unit))
 
     def units(self, phase: str, parameters: Mapping[str, int]) -> int:
         """How many units a forward pass processes, such as tokens or images, on all devices together."""
@@ -296,6 +309,7 @@ def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> Mo
         _values(table.get("sizes", {}), named),
         {name: {"units": 1, **_values(values, named)} for name, values in phases.items()},
         tuple(lines),
+        TRACE in table,
     )
 
 

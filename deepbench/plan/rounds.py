@@ -7,6 +7,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from deepbench.core.case import Case
 from deepbench.plan.cases import Planned
@@ -60,6 +61,8 @@ def next_round(records: Sequence[Record], rounds: Rounds) -> int | None:
         return None
     if done < rounds.least:
         return done + 1
+    if done > 1 and not summary.undisturbed_rounds(records):
+        return None  # other programs run all the time, so one more would not help
     if done >= rounds.most or sum(map(_duration_s, records)) > rounds.most_s:
         return None
     estimate, _ = summary.estimate(records)
@@ -166,6 +169,11 @@ class RoundsForecast:
         self._records[text].append(record)
         self._left[text] = self._rounds_left(text)
         self._done_s += self._seconds[text]
+
+    def only_once(self) -> None:
+        """From now on each case is measured at most once."""
+        self._rounds = replace(self._rounds, least=1, most=1)
+        self._left = {text: self._rounds_left(text) for text in self._seconds}
 
     @property
     def done(self) -> int:

@@ -18,8 +18,10 @@ from deepbench.core.aliases import did_you_mean, meant, refuse_unknown
 from deepbench.core.case import Pattern, check_settings, parse_patterns, read_field, words_by_kind
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
+from deepbench.core.foreign_text import decoded
 from deepbench.core.json_lines import printable
-from deepbench.core.op import Op, all_ops
+from deepbench.core.op import Op, all_ops, find_op
+from deepbench.core.precision import find_precision
 from deepbench.core.problem import fields_of, make_problem, required_fields
 from deepbench.plan import fit, models
 from deepbench.plan.foreign import Coverage, format_of
@@ -37,6 +39,8 @@ FIT = "fit"
 
 # Columns of a suite's CSV beside the fields of the op's Problem: where a row comes from.
 SOURCE_COLUMNS = ("row", "application", "label", "note", "needed")
+# Columns of a list of problems beside the sizes and settings of an operation: what the rows of users have, too.
+OTHER_COLUMNS = (*SOURCE_COLUMNS, "name", "count", "op", "precision", "direction", "directions")
 
 # A list longer than this is a mistake; the largest suite has some hundreds of lines.
 MOST_LINES = 20_000
@@ -52,6 +56,13 @@ class Entry:
     source: Source | None
     precision: str | None = None
     """What the list says, where it leaves the choice to --precision; None: f32."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """What the list says, where it leaves the choice to --set."""
+
+    @property
+    def stated(self) -> dict[str, str]:
+        """The settings without any choice."""
+        return {**dict(self.settings), **dict(self.pattern.settings)}
 
 
 @dataclass(frozen=True)
@@ -197,7 +208,7 @@ def pass_of(name: str) -> Pass:
         raise BadInput(f"{shorten(base)!r} is no model")
     model = _model(path)
     phase, values = model.chosen({n: v for n, v in given.items() if n != FIT})
-    return Pass(phase, values, model.units(phase, values), model.unit, model.weights(phase, values))
+    return Pass(phase, values, model.units(phase, values), model.unit_of(phase), model.weights(phase, values))
 
 
 def parameters_of(name: str) -> tuple[str, ...]:
@@ -341,12 +352,13 @@ def _read_file(path: Path, suite: str) -> list[Entry]:
 def text_of(path: Path, wanted: str = "a list of problems", most_bytes: int = MOST_LIST_BYTES) -> str:
     """What is in a file that a person named; `BadInput` says what is wrong with it, and what was wanted."""
     content = read_regular(path, most_bytes, wanted)
-    if b"\0" in content:
-        raise BadInput(f"{path} has a NUL byte; wanted text in UTF-8")
     try:
-        return content.decode("utf-8-sig")  # spreadsheets put a byte-order mark first
+        text = decoded(content, "strict")  # spreadsheets put a byte-order mark first
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not text in UTF-8 (byte {error.start}); save it as UTF-8") from None
+    if "\0" in text:
+        raise BadInput(f"{path} has a NUL byte; wanted text in UTF-8")
+    return text
 
 
 def _read_lines(text: str, path: Path, suite: str) -> list[Entry]:
@@ -366,12 +378,13 @@ def _read_csv(text: str, path: Path, suite: str) -> list[Entry]:
     lines = 0
     try:
         header = [name.strip() for name in next(reader, [])]
-        op = _op_of(header, path)
+        common = None if "op" in header else _op_of(header, path)
+        _require_known_columns(header, path)
         for row in reader:
             if any(cell.strip() for cell in row):
                 with _located(path, reader.line_num):
                     lines += 1
-                    entries += _csv_entries(op, header, row, suite, lines)
+                    entries += _csv_entries(common, header, row, suite, lines)
             _require_few(entries, path)
     except csv.Error as error:
         raise BadInput(f"{path}, line {reader.line_num}: {error}") from None
@@ -391,21 +404,22 @@ def _op_of(header: list[str], path: Path) -> Op:
     """
     if len(header) > MOST_COLUMNS:
         raise BadInput(f"{path}: the header has {len(header)} columns; a list of problems has at most {MOST_COLUMNS}")
-    doubled = next((n for n, count in Counter(header).items() if count > 1), None)
-    if doubled is not None:
-        raise BadInput(f"{path}: the header has {shorten(doubled)!r} twice")
-    fitting, reasons = [], []
+    lacking: list[tuple[tuple[int, int], Op, list[str], list[str]]] = []
     for op in all_ops().values():
-        fields = [f.name for f in fields_of(op.Problem)]
-        known = {*fields, *SOURCE_COLUMNS, "directions", *op.settings}
+        known = {*(f.name for f in fields_of(op.Problem)), *OTHER_COLUMNS, *op.settings}
         unknown = [n for n in header if n not in known]
         missing = [n for n in required_fields(op) if n not in header]
-        if not unknown and not missing:
-            fitting.append(op)
-        wanted = f"{op.name} wants {','.join(fields)}"
-        reasons.append(f"{wanted} (missing: {','.join(missing) or '-'}; unknown: {shorten(','.join(unknown)) or '-'})")
+        lacking.append(((len(unknown), len(missing)), op, missing, unknown))
+    fitting = [op for wrong, op, _, _ in lacking if wrong == (0, 0)]
     if not fitting:
-        raise BadInput(f"{path}: the header fits no op: {'; '.join(reasons)}")
+        _, op, missing, unknown = min(lacking, key=lambda found: (found[0], found[1].name != path.stem))
+        parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [
+            f"has {shorten(', '.join(unknown), 100)}, which is unknown there"
+        ] * bool(unknown)
+        raise BadInput(
+            f"{path}: the header is that of no operation; for the nearest one, {op.name}, it {' and '.join(parts)}; "
+            "a column op may name the operation of each row, such as gemm"
+        )
     general = [op for op in fitting if op.specializes not in [other.name for other in fitting]]
     named = [op for op in fitting if op.name == path.stem] or general
     if len(named) > 1:
@@ -414,32 +428,72 @@ def _op_of(header: list[str], path: Path) -> Op:
     return named[0]
 
 
-def _csv_entries(op: Op, header: list[str], row: list[str], suite: str, number: int) -> list[Entry]:
-    """An entry for each word of the column `directions`, or one that leaves the direction to the run."""
+def _require_known_columns(header: list[str], path: Path) -> None:
+    """`BadInput` for a column twice, and where rows name their operations for one that none of them has."""
+    doubled = next((n for n, count in Counter(header).items() if count > 1), None)
+    if doubled is not None:
+        raise BadInput(f"{path}: the header has {shorten(doubled)!r} twice")
+    of_ops = {n for op in all_ops().values() for n in (*(f.name for f in fields_of(op.Problem)), *op.settings)}
+    unknown = [n for n in header if n not in of_ops and n not in OTHER_COLUMNS]
+    if unknown:
+        known = ", ".join(OTHER_COLUMNS)
+        raise BadInput(
+            f"{path}: no operation has the column {shorten(printable(unknown[0]))!r}"
+            f"{did_you_mean(unknown[0], [*of_ops, *OTHER_COLUMNS])}; columns are sizes and settings of operations, and "
+            f"{known}"
+        )
+
+
+def _csv_entries(common: Op | None, header: list[str], row: list[str], suite: str, number: int) -> list[Entry]:
+    """An entry for each word of the column `directions`, or one that leaves the direction to the run.
+
+    `common` is the operation of all rows; None: each row names its own, and leaves cells of others empty.
+    """
     if len(row) != len(header):
         raise BadInput(f"{len(row)} cells, the header has {len(header)}")
     cells = dict(zip(header, map(str.strip, row), strict=True))
+    op = common or find_op(cells["op"])
+    if cells.get("op", op.name) not in ("", op.name):
+        op = find_op(cells["op"])
     fields = {f.name for f in fields_of(op.Problem)}
-    problem = make_problem(op, {n: read_field(op, n, v) for n, v in cells.items() if n in fields})
+    stated = {n: v for n, v in cells.items() if n in fields and (v or common)}
+    problem = make_problem(op, {n: read_field(op, n, v) for n, v in stated.items()})
     settings = {n: v for n, v in cells.items() if n in op.settings and v}
     check_settings(op.name, settings)
-    directions = cells.get("directions", "").split()
+    others = [n for n, v in cells.items() if v and n not in (*fields, *op.settings, *OTHER_COLUMNS)]
+    if others:
+        raise BadInput(f"{op.name} has no {others[0]}; leave this cell empty")
+    directions = f"{cells.get('directions', '')} {cells.get('direction', '')}".split()
     refuse_unknown(directions, op.directions, f"{op.name} has no direction")
+    precision = cells.get("precision") or None
+    if precision is not None:
+        find_precision(precision)
     source = _source(suite, number, cells)
     chosen: list[str | None] = [*directions] or [None]
-    return [Entry(Pattern(op.name, problem, d, settings=tuple(sorted(settings.items()))), source) for d in chosen]
+    words = tuple(sorted(settings.items()))
+    return [Entry(Pattern(op.name, problem, d, precision, settings=words), source) for d in chosen]
 
 
 def _source(suite: str, number: int, cells: dict[str, str]) -> Source:
     row = cells.get("row") or str(number)
-    return {
+    source: Source = {
         "suite": suite,
         "row": int(row) if row.isdecimal() and len(row) < 10 else number,
         "application": cells.get("application") or None,
-        "label": cells.get("label") or None,
+        "label": cells.get("label") or cells.get("name") or None,
         "note": cells.get("note") or None,
         "needed": cells.get("needed") != "no",
     }
+    if cells.get("count"):
+        source["count"] = _count(cells["count"])
+    return source
+
+
+def _count(text: str) -> int:
+    """How often a problem is called, for totals."""
+    if not (text.isascii() and text.isdecimal() and int(text[:10]) > 0 and len(text) < 10):
+        raise BadInput(f"count must be a whole number from 1 to 999999999, found {shorten(text)!r}")
+    return int(text)
 
 
 # ---- workloads of others
@@ -553,7 +607,7 @@ def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entr
         source = {**source, "note": fit.changes(wanted, problem)}
     stated = tuple(sorted(settings.items()))
     patterns = (Pattern(op.name, problem, direction, settings=stated) for direction in row.directions)
-    return [Entry(pattern, source, row.precision) for pattern in patterns]
+    return [Entry(pattern, source, row.precision, row.settings) for pattern in patterns]
 
 
 def _model(path: Path) -> models.ModelSuite:

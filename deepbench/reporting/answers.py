@@ -9,9 +9,16 @@ from statistics import median
 from textwrap import wrap
 
 from deepbench.core import units
-from deepbench.judge.limits import Limits, NearestLimit
+from deepbench.judge.limits import DISTURBED, TOO_SLOW, UNKNOWN, Limits, NearestLimit
 from deepbench.reporting.cases import LibraryRanking, rankings
-from deepbench.reporting.notes import BELOW_MINIMUM, ONE_PROCESS, SUMS_NOTE, SUMS_OF_16_BITS, below_minimum
+from deepbench.reporting.notes import (
+    BELOW_MINIMUM,
+    ONE_PROCESS,
+    SUMS_NOTE,
+    SUMS_OF_16_BITS,
+    below_minimum,
+    disturbed_sentences,
+)
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, faster_with_fewer_threads
 
@@ -50,12 +57,12 @@ def of_run(summaries: Sequence[Summary], known: Limits) -> list[str]:
     """
     groups = [group for group in rankings(summaries) if not any(s.is_disturbed for s in group.ranked)]
     ranked = [s for s in summaries if s.is_ranked]
-    disturbed = sum(s.is_disturbed for s in ranked)
     sentences = [
-        *_highest_rates(ranked, known),
+        *_highest_rates([s for s in ranked if not s.is_disturbed], known),
+        disturbed_limits(summaries, known),
         _fastest_libraries(groups),
         f"{_counts(summaries)}{_most_frequent_reason(summaries)}",
-        f"Disturbed times (flag D): {disturbed} of {len(ranked)}; run again on a quiet machine." if disturbed else None,
+        *disturbed_sentences(summaries),
         _limits_in_short([limit for group in groups if group.ranked and (limit := known.nearest(group.ranked[0]))]),
         _more_threads_sentence(summaries),
     ]
@@ -80,13 +87,29 @@ def _answers(
     known: Limits,
 ) -> list[str | None]:
     limits = _limits_reached([limit for limit in of_fastest if limit])
-    return [*_highest_rates(ranked, known), _fastest_libraries(groups), limits]
+    quiet = [group for group in groups if not any(s.is_disturbed for s in group.ranked)]
+    rates = _highest_rates([s for s in ranked if not s.is_disturbed], known)
+    return [*rates, disturbed_limits(ranked, known), _fastest_libraries(quiet), limits]
 
 
 def _highest_rates(ranked: Sequence[Summary], known: Limits) -> list[str | None]:
     """A sentence per device."""
     devices = list(dict.fromkeys(s.record["device"] for s in ranked))
     return [_peak_rates(ranked, known, device, len(devices) > 1) for device in devices]
+
+
+def disturbed_limits(summaries: Sequence[Summary], known: Limits) -> str | None:
+    """Which limits of these cases other programs made too low; None for none."""
+    places: dict[tuple[str, int], dict[str, None]] = {}
+    for s in summaries:
+        if not s.is_group:
+            places.setdefault((s.record["device"], s.record["threads"]), {})[s.record["precision"]] = None
+    found = [
+        f"{listed(names)} with {threads} thread{'s' * (threads != 1)}"
+        for (device, threads), precisions in places.items()
+        if (names := known.disturbed(precisions, threads, device))
+    ]
+    return f"Measured while other programs ran, so too low: the limits of {'; '.join(found)}." if found else None
 
 
 def _counts(summaries: Sequence[Summary]) -> str:
@@ -181,20 +204,39 @@ def _limits_reached(nearest: Sequence[NearestLimit]) -> str | None:
         return None
     shares: dict[str, list[float]] = {}
     for limit in nearest:
-        shares.setdefault(limit.name, []).append(limit.share)
-    most_first = sorted(shares.items(), key=lambda item: -len(item[1]))
-    parts = [f"{name} {len(found)} (median {units.percent(median(found))} of peak)" for name, found in most_first]
-    return f"What limits the fastest library, by number of problems: {', '.join(parts)}."
+        found = shares.setdefault(limit.name, [])
+        if limit.share is not None:
+            found.append(limit.share)
+    counts = Counter(limit.name for limit in nearest if limit.name != UNKNOWN).most_common()
+    parts = [
+        f"{name} {count}" + (f" (median {units.percent(median(shares[name]))} of the limit)" if shares[name] else "")
+        for name, count in counts
+    ]
+    return _limiting(parts, nearest)
 
 
 def _limits_in_short(nearest: Sequence[NearestLimit]) -> str | None:
     """The most frequent limits."""
-    counts = Counter(limit.name for limit in nearest).most_common()
-    if not counts:
-        return None
+    counts = Counter(limit.name for limit in nearest if limit.name != UNKNOWN).most_common()
     named, rest = counts[:MOST_LIMITS], sum(count for _, count in counts[MOST_LIMITS:])
-    parts = [f"{name} {count}" for name, count in named] + [f"others {rest}"] * bool(rest)
-    return f"What limits the fastest library, by number of problems: {', '.join(parts)}."
+    return _limiting([f"{name} {count}" for name, count in named] + [f"others {rest}"] * bool(rest), nearest)
+
+
+def _limiting(parts: Sequence[str], nearest: Sequence[NearestLimit]) -> str | None:
+    """The sentence, with the problems whose limit was measured too low; None for no problem."""
+    unknown = [limit for limit in nearest if limit.name == UNKNOWN]
+    if unknown:
+        parts = [*parts, f"unknown {len(unknown)}, because {_why_unknown(unknown)}"]
+    return f"What limits the fastest library, by number of problems: {', '.join(parts)}." if parts else None
+
+
+def _why_unknown(unknown: Sequence[NearestLimit]) -> str:
+    whys = {
+        DISTURBED: "other programs disturbed the probes of the limits",
+        TOO_SLOW: "the probes of the limits were slower than the problems",
+    }
+    found = [words for why, words in whys.items() if any(why in limit.evidence for limit in unknown)]
+    return f"{' or '.join(found)}; measure again on a quiet machine"
 
 
 def listed(parts: Sequence[str]) -> str:

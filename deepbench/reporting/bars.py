@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -29,6 +30,9 @@ COLORS = {
 SPARE = ("#AA4466", "#4477AA", "#228833", "#CCBB44")
 
 WIDTH, LEFT, WIDE, HIGH, TOP = 860, 190, 520, 26, 62
+
+# No character of a text is wider on average, in the size of the picture.
+CHARACTER = 7.5
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,8 @@ def svg(title: str, bars: Sequence[StackedBar]) -> str:
     longest = max(every, default=0) or 1.0
     legend, rows = _legend(colors)
     top = TOP + 20 * (rows - 1)
-    height = top + HIGH * len(bars) + 12
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
-        'font-size="13">',
-        f"<title>{escape(title)}</title>",
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="10" y="20" font-weight="bold">{escape(title)}</text>',
-        *legend,
-    ]
+    height, width_used = top + HIGH * len(bars) + 12, max(float(WIDTH), 20 + CHARACTER * len(title))
+    lines = list[str]()
     for i, bar in enumerate(bars):
         y, x = top + HIGH * i, float(LEFT)
         lines.append(f'<text x="10" y="{y + 15}">{escape(bar.label)}</text>')
@@ -99,7 +96,16 @@ def svg(title: str, bars: Sequence[StackedBar]) -> str:
             )
             x = max(x, at)
         lines.append(f'<text x="{x + 6:.1f}" y="{y + 15}">{escape(bar.text)}</text>')
-    return "\n".join([*lines, "</svg>", ""])
+        width_used = max(width_used, x + 16 + CHARACTER * len(bar.text))
+    wide = math.ceil(width_used)
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {height}" font-family="sans-serif" '
+        'font-size="13">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{wide}" height="{height}" fill="#ffffff"/>',
+        f'<text x="10" y="20" font-weight="bold">{escape(title)}</text>',
+    ]
+    return "\n".join([*head, *legend, *lines, "</svg>", ""])
 
 
 def _legend(colors: Mapping[str, str]) -> tuple[list[str], int]:

@@ -10,9 +10,21 @@ from functools import cached_property
 from deepbench.core import units
 from deepbench.judge import heats
 from deepbench.judge.heats import Ratio
-from deepbench.judge.limits import Limits
+from deepbench.judge.limits import Limits, NearestLimit
 from deepbench.reporting.notes import GROUP_BANDWIDTH, ONE_PROCESS, TIE, disturbed_sentences, note_texts, notes_of
-from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Note, Strong, Table, flop_rates, footnotes, number
+from deepbench.reporting.table import (
+    LEAST_PROBLEM,
+    AtMost,
+    Cell,
+    Column,
+    Note,
+    Strong,
+    Table,
+    flop_rates,
+    footnotes,
+    number,
+    time_text,
+)
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads
 from deepbench.results.work import Work
@@ -25,7 +37,8 @@ LIMIT = Note(
     "limit",
     "",
     "limited by: the limit that explains the time (compute, a level of memory, latency, parallelism, conversion) and "
-    "its share; unexplained: no limit accounts for half of the time. deepbench roofline prints the limits.",
+    "its share; unexplained: no limit accounts for half of the time; unknown: the nearest limit was measured too low. "
+    "deepbench roofline prints the limits.",
 )
 
 
@@ -43,10 +56,41 @@ class LibraryRanking:
         return [heats.ratio(self.ranked[0], s) for s in self.ranked]
 
     @property
+    def is_decided(self) -> bool:
+        """Whether other programs leave no doubt which library is the first.
+
+        A disturbed time is an upper bound: it may be that of the fastest library, unless others are faster.
+        """
+        first, *rest = self.ranked
+        if not first.is_disturbed:
+            return not any(s.is_disturbed for s in rest)
+        return all(not s.is_disturbed and _lowest_s(s) > first.time_s for s in rest)
+
+    @property
     def ties(self) -> list[Summary]:
         """Libraries whose order after the first one is uncertain, by their ratio or else by their times."""
         rest = [*zip(self.ranked, self.ratios, strict=True)][1:]
-        return [s for s, ratio in rest if not (ratio.is_certain if ratio else _is_slower(s, self.ranked[0]))]
+        return [
+            s
+            for s, ratio in rest
+            if not (_is_certain(ratio, s, self.ranked[0]) if ratio else _is_slower(s, self.ranked[0]))
+        ]
+
+
+def _lowest_s(s: Summary) -> float:
+    """The lower end of its interval, or its time if there is none."""
+    return s.estimate.low_s if s.estimate and s.estimate.low_s is not None else s.time_s
+
+
+def time_cell(s: Summary) -> float:
+    """Its time, or its upper bound."""
+    return AtMost(s.time_s) if s.is_disturbed else s.time_s
+
+
+def _is_certain(ratio: Ratio, s: Summary, first: Summary) -> bool:
+    """Whether a ratio from heats shows an order; not where the times of all samples show the opposite one."""
+    is_opposite = s.time_s < first.time_s and heats.is_order(s.time_s / first.time_s)
+    return ratio.is_certain and not is_opposite
 
 
 def _is_slower(s: Summary, first: Summary) -> bool:
@@ -90,6 +134,8 @@ def rankings(summaries: Iterable[Summary]) -> list[LibraryRanking]:
 def _ordered(group: Sequence[Summary]) -> list[Summary]:
     """The ranked ones, the fastest first: by their ratios where all met in heats, else by their times."""
     ranked = sorted((s for s in group if s.is_ranked), key=lambda s: s.time_s)
+    if any(s.is_disturbed for s in ranked):
+        return ranked
     ratios = [heats.ratio(ranked[0], s) for s in ranked[1:]]
     if None in ratios:
         return ranked
@@ -125,7 +171,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
                 case_notes.insert(0, TIE)
             if not s.is_ranked:
                 case_notes.insert(0, Note(s.status, f"{s.status}: {s.record['reason'] or ''}"))
-            fastest = i == 0 and s.is_ranked
+            fastest = i == 0 and s.is_ranked and ranking.is_decided
             rows.append(
                 {
                     "problem": s.problem_title if i == 0 or repeat else "",
@@ -143,8 +189,8 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     columns = [
         *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
         *([] if repeat else [Column("")]),
-        *(Column("library"), number("time", units.seconds), number("±"), flop_rates("TFLOP/s", unit, narrow=3)),
-        number("GB/s", units.bytes_per_s, narrow=4),
+        *(Column("library"), number("time", time_text), number("±"), flop_rates("flop_per_s", unit, narrow=3)),
+        number("bytes_per_s", units.bytes_per_s, "GB/s", narrow=4),
         *(Column("than", title="than the fastest", narrow=1), Column("limited_by", title="limited by", narrow=2)),
         *(number("undisturbed", units.percent, narrow=5), Column("notes", style="yellow")),
     ]
@@ -159,7 +205,7 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
         for s in ranking.ranked:
             assert s.estimate is not None, "ranked cases have a time"
             names: dict[str, Cell] = {"problem": s.problem_title, "precision": s.record["precision"]}
-            times: dict[str, Cell] = {"time": s.time_s, "low": s.estimate.low_s, "high": s.estimate.high_s}
+            times: dict[str, Cell] = {"time": time_cell(s), "low": s.estimate.low_s, "high": s.estimate.high_s}
             names |= {"threads": s.record["threads"], "library": s.library_title}
             compared = not (s.is_disturbed or ranking.ranked[0].is_disturbed)
             ratio = s.time_s / ranking.ranked[0].time_s if compared else None
@@ -172,7 +218,7 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
             number("threads", narrow=3),
             Column("library"),
         ),
-        *(number(name, units.seconds, narrow=0 if name == "time" else 2) for name in ("time", "low", "high")),
+        *(number(name, time_text, narrow=0 if name == "time" else 2) for name in ("time", "low", "high")),
         number("time_over_fastest", units.faster_or_slower, "than the fastest"),
         Column("notes", style="yellow"),
     ]
@@ -186,13 +232,19 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
         return {}
     nearest = limits.nearest(s)
     return {
-        "time": e.time_s,
+        "time": time_cell(s) if s.is_ranked else e.time_s,
         "±": units.plus_minus(e.half_width) + ONE_PROCESS.text * s.single_process if e.half_width is not None else None,
-        "TFLOP/s": s.flop_per_s,
-        "GB/s": s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
-        "limited_by": f"{units.bar(min(1.0, nearest.share))} {nearest}" if nearest else None,
+        # Of an upper bound of the time, rates and shares would be lower bounds.
+        "flop_per_s": None if s.is_disturbed else s.flop_per_s,
+        "bytes_per_s": None if s.is_disturbed else s.bus_bytes_per_s if s.is_group else s.bytes_per_s,
+        "limited_by": _limit(nearest) if nearest and not s.is_disturbed else None,
         "undisturbed": None if s.imported else e.undisturbed_fraction,  # other programs record no evidence
     }
+
+
+def _limit(nearest: NearestLimit) -> str:
+    """The limit with a bar, if there is a share of it."""
+    return str(nearest) if nearest.share is None else f"{units.bar(nearest.share)} {nearest}"
 
 
 def status_text(s: Summary) -> str:

@@ -20,6 +20,12 @@ NOTES = (
     *("pack_s", "convert_s", "optimize_s", "compile_s", "compression"),
 )
 
+# What follows from a time. A disturbed time is an upper bound, so these would be lower bounds, and are withheld.
+RATES = (
+    *("flop_per_s", "bytes_per_s", "bus_bytes_per_s", "original_bytes_per_s"),
+    *("limited_by", "share_of_limit", "limit_evidence"),
+)
+
 
 def row(
     s: Summary,
@@ -94,6 +100,7 @@ def rows(summaries: Sequence[Summary], known: Limits | None = None) -> list[dict
     compared, fewer = baselines(summaries), faster_with_fewer_threads(summaries)
     return [
         row(s, compared.get(text), known.nearest(s) if known else None, fewer.get(text))
+        | (dict.fromkeys(RATES) if s.is_disturbed else {})
         for s in summaries
         for text in [s.record["case"]]
     ]

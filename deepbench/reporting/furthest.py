@@ -24,7 +24,7 @@ def why(kernel: LimitedKernel) -> str:
 def short_why(kernel: LimitedKernel) -> str:
     """The same in fewer words: the nearest limit, and others that explain at least a tenth of the time."""
     start = "unexplained" if kernel.limit.name == UNEXPLAINED else kernel.limit.nearest
-    nearest = f" {units.percent(kernel.limit.share)}"
+    nearest = f" {units.percent(kernel.share)}"
     evidence = kernel.limit.evidence.split(", ")
     parts = [part for part in evidence if part.endswith(nearest) or not SMALL_SHARE.fullmatch(part)]
     return f"{start}: {', '.join(parts)}" if parts else start
@@ -39,7 +39,7 @@ def table(found: Sequence[LimitedKernel], order: str, most: int) -> Table:
             "library": k.summary.library_title,
             "threads": None if k.summary.is_group else k.summary.record["threads"],
             "time": k.summary.time_s,
-            "share": k.limit.share,
+            "share": k.share,
             "excess": k.excess_s,
             "limited_by": k.limit.name,
             "why": short_why(k),
@@ -62,6 +62,6 @@ def table(found: Sequence[LimitedKernel], order: str, most: int) -> Table:
         ),
         "% of limit: share of the time of the fastest library that the nearest limit explains; above limit: the rest "
         "of the time. why: the nearest limit, and the share for every limit that explains "
-        "a tenth of the time (docs/comparing.md). Disturbed times are left out.",
+        "a tenth of the time (docs/comparing.md). Disturbed times are left out, and limits that were measured too low.",
     ]
     return Table(columns, rows, notes, more_for_programs=("limited_by", "evidence"))

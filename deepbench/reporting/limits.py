@@ -34,7 +34,7 @@ def compute(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
         if limit["what"] == "compute" and limit["device"] == "cpu"
     }
     rows: list[dict[str, Cell]] = []
-    of_fewer = False
+    of_fewer, disturbed = False, list[str]()
     for precision in dict.fromkeys(p for p, _ in peaks):
         row: dict[str, Cell] = {"precision": precision}
         for count in threads:
@@ -46,6 +46,8 @@ def compute(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
             fewer = f" (with {_threads(limit['threads'])})" if limit and is_of_fewer else ""
             row[f"by, {_threads(count)}"] = f"{limit['library']}{fewer}" if limit else None
             of_fewer |= is_of_fewer
+            if limit and limit.get("disturbed"):
+                disturbed.append(f"{precision} with {_threads(count)}")
         rows.append(row)
     unit = units.flop_unit(limit["flop_per_s"] for limit in peaks.values())
     columns = [Column("precision", title="type")]
@@ -55,7 +57,7 @@ def compute(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
             Column(f"by, {_threads(count)}", title="library", narrow=1),
         ]
     note = f"{unit[0]} (8 bits: operations) of the fastest sample of any library; measured, not from a data sheet."
-    notes = [note, *[OF_FEWER] * of_fewer]
+    notes = [note, *[OF_FEWER] * of_fewer, *_disturbed(disturbed, "low")]
     if below := _below_minimum(rows):
         notes.append(f"below minimum precision: {', '.join(below)}. {RULE}")
     return Table(columns, rows, notes)
@@ -84,21 +86,31 @@ def memory(limits: Limits, threads: Sequence[int]) -> Table:
         columns += [number(_threads(count), units.bytes_per_s), Column(f"from, {_threads(count)}", title="level")]
     dram = [f"{units.bytes_per_s(rate)} GB/s with {_threads(n)}" for n in threads if (rate := limits.dram(n))]
     notes = [f"GB/s of reading; main memory: {', '.join(dram)}."] if dram else []
-    return Table(columns, rows, [*notes, *[OF_FEWER] * of_fewer])
+    disturbed = _disturbed([_threads(n) for n in threads if limits.cpu.is_disturbed(n)], "low")
+    return Table(columns, rows, [*notes, *[OF_FEWER] * of_fewer, *disturbed])
 
 
 def calls(limits: Iterable[Limit], threads: Sequence[int]) -> Table:
     """One row per library and smallest problem of an operation: the fixed cost of a call."""
     rows: dict[tuple[str, str], dict[str, Cell]] = {}
+    disturbed: list[str] = []
     for limit in limits:
         if limit["what"] == "call":
             case = limit["case"].replace(f" {limit['backend']} threads={limit['threads']}", "")
             new: dict[str, Cell] = {"library": library_name(limit["backend"]), "call": case}
             row = rows.setdefault((limit["backend"], case), new)
             row[_threads(limit["threads"])] = limit["seconds"]
+            if limit.get("disturbed"):
+                disturbed.append(f"{row['library']}, {case}")
     complete = [{**{_threads(n): None for n in threads}, **row} for row in rows.values()]
     columns = [Column("library"), Column("call"), *(number(_threads(n), units.seconds) for n in threads)]
-    return Table(columns, complete, ["The fixed cost of a call: the time of the smallest problem of each operation."])
+    note = "The fixed cost of a call: the time of the smallest problem of each operation."
+    return Table(columns, complete, [note, *_disturbed(disturbed, "high")])
+
+
+def _disturbed(names: Sequence[str], how: str) -> list[str]:
+    """A note on values that are too low or too high."""
+    return [f"Other programs disturbed the probe, so this is too {how}: {'; '.join(names)}."] if names else []
 
 
 def _below_minimum(rows: Iterable[Mapping[str, Cell]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from deepbench.core import units
 from deepbench.core.precision import MINIMUM, PRECISIONS
@@ -34,12 +35,24 @@ FIRST_CALL = Note(
 PYTHON_LOOP = Note(
     "python_loop", "Python loop", "Python loop: calls are made from Python, which adds 0.5 µs per call.", flag="L"
 )
-DISTURBED = Note("disturbed", "disturbed", "disturbed: other programs interfered; do not trust this time.", flag="D")
+DISTURBED = Note(
+    "disturbed",
+    "disturbed",
+    "disturbed: other programs interfered, so the time is an upper bound (≤) from the fastest samples.",
+    flag="D",
+)
 FEW_SAMPLES = Note(
     "few_undisturbed",
     "few undisturbed",
     "few undisturbed: other programs disturbed over 75 % of the samples; only the others were used.",
     flag="U",
+)
+VARIES = Note(
+    "varies",
+    "varies between processes",
+    "varies between processes: some took more than twice as long, and no other program had their CPUs meanwhile. The "
+    "interval includes them.",
+    flag="V",
 )
 NOT_NEEDED = Note(
     "not_needed", "not needed by training", "not needed by training: the gradient with respect to the network's input."
@@ -119,8 +132,8 @@ def disturbed_sentences(summaries: Sequence[Summary]) -> list[str]:
     if not disturbed:
         return []
     counts = f"{len(disturbed)} of {len(timed)} time{'s' * (len(timed) > 1)}"
-    are = "are" if len(disturbed) > 1 else "is"
-    return [f"{counts} {are} disturbed by other programs and {are} marked; run again on a quiet machine."]
+    are = "are upper bounds" if len(disturbed) > 1 else "is an upper bound"
+    return [f"{counts} {are} (≤, D), because other programs ran; run again on a quiet machine."]
 
 
 def note_texts(notes: list[Note]) -> str:
@@ -187,6 +200,10 @@ def _sampling_notes(s: Summary) -> list[Note]:
     measurements = [r["measurement"] for r in s.rounds if r["measurement"]]
     notes = [FIRST_CALL] * any(m["stopped"] == "first_call" for m in measurements)
     notes += [PYTHON_LOOP] * any(m["loop"] == "python" for m in measurements)
+    if s.estimate.slowest_s is not None:
+        times = units.significant(s.estimate.slowest_s / s.estimate.time_s)
+        text = f"{VARIES.text}: {s.estimate.slow_processes} of {s.estimate.processes} took up to {times}× as long"
+        notes.append(replace(VARIES, text=text))
     if s.estimate.disturbed:
         return [*notes, DISTURBED]
     return notes + [FEW_SAMPLES] * (s.estimate.undisturbed_fraction < FEW_UNDISTURBED)

@@ -7,6 +7,7 @@ from math import log10
 
 from deepbench.core import units
 from deepbench.judge.limits import Limits
+from deepbench.reporting import answers
 from deepbench.reporting.cases import rankings
 from deepbench.results.summary import Summary
 
@@ -71,4 +72,5 @@ def roofline(summaries: Sequence[Summary], known: Limits, width: int) -> list[st
     compute = ", ".join(f"{p} {units.flop_per_s(peak)} TFLOP/s" for p, peak in peaks.items())
     memory = f"; · memory bandwidth {units.bytes_per_s(dram)} GB/s" if dram else ""
     lines.append(f"─ peak rate: {compute}{memory}.")
+    lines += filter(None, [answers.disturbed_limits(fastest, known)])
     return lines

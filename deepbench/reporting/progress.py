@@ -59,6 +59,8 @@ class Bar:
     def __call__(self, at: Activity) -> None:
         """Show an activity. `total` may change from one to the next."""
         now, left = time.monotonic(), "measuring"
+        if at.notice:
+            self._console.print(at.notice, markup=False, style="bold yellow")
         if at.total != self._total:  # other work, which may take longer or shorter
             self._total, self._began, self._done = at.total, now, at.done
         if at.left_s is not None and not self._estimated:

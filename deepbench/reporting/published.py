@@ -8,10 +8,10 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.judge.published import Match, best_matches, differences, geometric_mean, match, sheet_rate
-from deepbench.reporting.cases import differing_places, place_cells, place_columns
+from deepbench.reporting.cases import differing_places, place_cells, place_columns, time_cell
 from deepbench.reporting.compare import ratio_cells, ratio_columns, ratio_line
 from deepbench.reporting.notes import disturbed_sentences
-from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Part, Table, flop_rates, number
+from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Part, Table, flop_rates, number, time_text
 from deepbench.results import published
 from deepbench.results.summary import Summary
 
@@ -71,11 +71,11 @@ def matched(matches: Sequence[Match]) -> Table:
                 "precision": f"{m.ours.record['precision']}, {m.theirs.record['notes']['their_precision']}",
                 **place_cells(m.ours, differing),
                 "library": m.ours.library_title,
-                "ours": m.ours.time_s,
-                "TFLOP/s": m.ours.flop_per_s,
+                "ours": time_cell(m.ours),
+                "flop_per_s": None if disturbed else m.ours.flop_per_s,
                 "theirs": m.theirs.time_s,
-                "their TFLOP/s": m.theirs.flop_per_s,
-                "published": sheet_rate(m.theirs),
+                "their_flop_per_s": m.theirs.flop_per_s,
+                "sheet_flop_per_s": sheet_rate(m.theirs),
                 **ratio_cells(PUBLISHED_OVER_OURS, ratio, interval),
                 "notes": ", ".join(filter(None, notes)) or None,
             }
@@ -87,10 +87,10 @@ def matched(matches: Sequence[Match]) -> Table:
             Column("problem", least=LEAST_PROBLEM),
             Column("precision", title="type"),
         ),
-        *(*place_columns(differing), Column("library"), number("ours", units.seconds, "time")),
-        *(flop_rates("TFLOP/s", unit, narrow=5), number("theirs", units.seconds, "published")),
-        flop_rates("their TFLOP/s", unit, "published {}", narrow=5),
-        *(flop_rates("published", unit, SHEET_RATE, narrow=6), RATIO[0], *INTERVAL, Column("notes", narrow=4)),
+        *(*place_columns(differing), Column("library"), number("ours", time_text, "time")),
+        *(flop_rates("flop_per_s", unit, narrow=5), number("theirs", units.seconds, "published")),
+        flop_rates("their_flop_per_s", unit, "published {}", narrow=5),
+        *(flop_rates("sheet_flop_per_s", unit, SHEET_RATE, narrow=6), RATIO[0], *INTERVAL, Column("notes", narrow=4)),
     ]
     return Table(columns, rows).without_empty_columns()
 

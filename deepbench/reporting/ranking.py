@@ -9,7 +9,7 @@ from typing import Any
 from deepbench.core import units
 from deepbench.judge.ranking import By, Machine, Place, Ranking
 from deepbench.judge.totals import Total
-from deepbench.reporting.table import Cell, Column, Part, Strong, Table, number
+from deepbench.reporting.table import AtMost, Cell, Column, Part, Strong, Table, number, time_text
 
 # A sentence names so many machines at most.
 MOST_NAMES = 4
@@ -55,6 +55,8 @@ def answer(ranking: Ranking) -> str:
 def _certainty_text(ranking: Ranking) -> str:
     pair = ranking.ranked[:2]
     both = _listed([p.machine.name for p in pair])
+    if pair[0].is_bound:
+        return f"the time of {pair[0].machine.name} is an upper bound, so this is certain, and the ratio the least"
     if ranking.certainty == "overlap":
         return f"the intervals of {both} overlap: the order is uncertain"
     if ranking.certainty == "one process":
@@ -106,7 +108,7 @@ UNCHECKED = "Imported times are unchecked, and mostly means without an interval.
 ONE_PASS = "each kernel once, or as often as a model calls it, with its fastest library"
 PASS = f"time: {ONE_PASS}. Where a kernel has no time there is no total."
 INTERVALS = "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends."
-UNRANKED = "Totals with disturbed times are shown, and have no rank."
+UNRANKED = "≤: contains times that other programs disturbed. It has a rank only if it is below all others even so."
 
 
 def rows_of(ranking: Ranking) -> list[dict[str, Cell]]:
@@ -124,7 +126,7 @@ def rows_of(ranking: Ranking) -> list[dict[str, Cell]]:
                 "kind": place.machine.kind,
                 "precision": total.precision if total else None,
                 "threads": total.threads if total else None,
-                "time": place.time_s,
+                "time": AtMost(place.time_s) if total and total.disturbed and place.time_s else place.time_s,
                 "±": total.half_width if total else None,
                 "low": total.low_s if total else None,
                 "high": total.high_s if total else None,
@@ -185,11 +187,12 @@ def parts(found: Sequence[Ranking]) -> list[Part]:
 
 def _table(ranking: Ranking) -> Table:
     rows = [row for row in rows_of(ranking) if row["kernels"] is not None]
-    absent = [p.machine.name for p in ranking.places if p.total is None]
+    absent = [p.machine.name for p in ranking.places if p.total is None and p.has_kernels]
+    without_any = [p.machine.name for p in ranking.places if p.total is None and not p.has_kernels]
     compared = _dearer if ranking.by == "cost" else units.faster_or_slower
     columns = [
         *(number("rank"), Column("machine"), Column("precision", title="type"), number("threads", narrow=3)),
-        *(number("time", units.seconds), number("±", units.plus_minus)),
+        *(number("time", time_text), number("±", units.plus_minus)),
         number("cost_of_a_million", units.significant, "cost"),
         *(number("over_best", compared, "than the best"), number("interval", narrow=2)),
         *(number("joules", units.joules, "energy", narrow=1), Column("coverage", title="kernels", narrow=1)),
@@ -202,6 +205,7 @@ def _table(ranking: Ranking) -> Table:
         *[INTERVALS] * any(row["±"] is not None for row in rows),
         *[f"cost: of a million passes, at {_prices(prices)}."] * bool(prices),
         *([f"Ranked by time: no price of {_listed(without)} (--price NAME=2.5/h)."] if prices and without else []),
+        *([f"No kernel of the application: {', '.join(without_any)}."] if without_any else []),
         *([f"No kernel of the application in a precision that competes: {', '.join(absent)}."] if absent else []),
         *[UNRANKED] * any(row["disturbed"] and row["measured"] == row["kernels"] for row in rows),
         *[UNCHECKED] * any(row["kind"] != "measured" for row in rows),
@@ -242,10 +246,11 @@ def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
     doubtful = any(str(row["best"]).startswith("≈") for row in rows)
     notes = [
         *_about_cells(machines, found),
-        *["–: no kernel of the application in a precision that competes."] * ("–" in texts and set(texts) != {"–"}),
+        *["–: no kernel of the application, or none in a precision that competes."]
+        * ("–" in texts and set(texts) != {"–"}),
         *["– 12 of 20: only so many of the kernels have a time, so there is no total."]
         * any(text.startswith("– ") for text in texts),
-        *["D: contains times that other programs disturbed; it does not count for the best."]
+        *["≤, D: contains times that other programs disturbed; it counts only where it is the best even so."]
         * any(text.endswith(" D") for text in texts),
         *["≈: another machine could be the best, too; with --application NAME the reason is shown."] * doubtful,
         *[UNCHECKED] * any(m.kind != "measured" for m in machines),
@@ -278,5 +283,6 @@ def _matrix_text(place: Place, by: By) -> str:
     value = place.value(by)
     if value is None:
         return f"– {total.measured} of {total.kernels}" if total.time_s is None else "no price"
-    text = units.seconds(value) if by == "time" else units.significant(value)
+    timed = time_text(AtMost(value) if total.disturbed else value)
+    text = timed if by == "time" else units.significant(value)
     return f"{text} {total.precision}{' D' if total.disturbed else ''}"

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from deepbench.core import units
-from deepbench.judge.limits import Limits
+from deepbench.judge.limits import UNKNOWN, Limits
 from deepbench.reporting import answers
 from deepbench.reporting.cases import (
     INTERVAL,
@@ -21,6 +21,7 @@ from deepbench.reporting.cases import (
     rankings,
     reasons,
     status_text,
+    time_cell,
 )
 from deepbench.reporting.notes import DISTURBED, ONE_PROCESS, notes_of
 from deepbench.reporting.table import (
@@ -33,6 +34,7 @@ from deepbench.reporting.table import (
     number,
     plain_text,
     print_lines,
+    time_text,
 )
 from deepbench.results.record import MEASURED
 from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines, faster_with_fewer_threads
@@ -46,15 +48,17 @@ if TYPE_CHECKING:
 LEAST_MEDIAN_INTENSITY, LEAST_INTENSITY = 1.0, 4.0
 
 FAILED = Note("failed", "failed", "a library gave no result: the reason is below.", "X")
-HIDDEN = Note(
+DISTURBED_ROW = Note(
     "disturbed",
     "disturbed",
-    "disturbed by other programs, time hidden; run again (see info --doctor). show --full has it.",
+    "disturbed by other programs: times with ≤ are upper bounds. Only where a library is bold is it the fastest for "
+    "certain. Run again.",
     "D",
 )
 UNCERTAIN = "≈  the difference is within the uncertainty, so the order is unknown."
 LIMIT = "% of limit: share of the limit that explains the time; unexplained: no limit accounts for half of it."
 LIMIT_MORE = "deepbench roofline prints the limits."
+NO_LIMIT = "limited by unknown: the nearest limit was measured too low, so there is no share; show --full says why."
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,13 +132,12 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
     rows = [row for table in tables for row in table.rows]
     seconds = [str(row.get("next best")) for row in rows]
     flags = {("flags", note.flag, note.footnote) for note in notes if note.flag}
-    if any(text.endswith(f" {HIDDEN.flag}") for text in seconds):
-        flags.add(("next best", HIDDEN.flag, HIDDEN.footnote))
     interval = INTERVAL if any(not s.single_process for s in with_interval) else INTERVAL_OF_ONE
     return [
         *[("±", interval)] * bool(with_interval),
         *[("±", ONE_PROCESS.footnote)] * any(s.single_process for s in ranked),
         *[("% of limit", f"{LIMIT} {LIMIT_MORE}")] * any(row.get("share_of_limit") is not None for row in rows),
+        *[("limited by", NO_LIMIT)] * any(row.get("limited_by") == UNKNOWN for row in rows),
         *[("next best", UNCERTAIN)] * any(text.startswith("≈") for text in seconds),
         *((heading, f"{flag}  {text}") for heading, flag, text in sorted(flags, key=lambda f: f[1:])),
         *(("notes", note.footnote) for note in notes if not note.flag and note.footnote),
@@ -157,18 +160,20 @@ def _section(
     for ranking, first in zip(found, firsts, strict=True):
         text = first.record["case"]
         notes = notes_of(first, compared.get(text), fewer.get(text)) if first.estimate else []
-        notes = [HIDDEN if note is DISTURBED else note for note in notes]
+        notes = [note for note in notes if note is not DISTURBED]
+        notes += [DISTURBED_ROW] * any(s.is_disturbed for s in ranking.ranked)
         notes += [FAILED] * any(s.status not in MEASURED for s in ranking.unranked)
         row: dict[str, Cell] = {op: first.problem_title, "type": first.record["precision"]}
         row |= place_cells(first, differing)
         if ranking.ranked:
-            row |= {"best": Strong(first.library_title), "next best": _next_best(ranking)}
+            title = Strong(first.title_with_version) if ranking.is_decided else first.title_with_version
+            row |= {"best": title, "time": time_cell(first), "next best": _next_best(ranking)}
         else:
             texts = dict.fromkeys(map(status_text, ranking.unranked))
             row |= {"best": first.status.replace("_", " "), "next best": ", ".join(texts)}
         if ranking.ranked and not first.is_disturbed:
             nearest, half = limits.nearest(first), first.estimate.half_width if first.estimate else None
-            row |= {"time": first.time_s, rate_name: rate_of(first)}
+            row[rate_name] = rate_of(first)
             row["±"] = units.plus_minus(half) + ONE_PROCESS.text * first.single_process if half is not None else None
             row |= {"share_of_limit": nearest.share, "limited_by": nearest.name} if nearest else {}
         row["flags"] = "".join(sorted({note.flag for note in notes}))
@@ -181,15 +186,12 @@ def _section(
             Column("type"),
             *place_columns(differing),
         ),
-        *(Column("best", whole=True), number("time", units.seconds), number("±"), number(rate_name, units.significant)),
+        *(Column("best", whole=True), number("time", time_text), number("±"), number(rate_name, units.significant)),
         *(number("share_of_limit", units.percent, "% of limit", 1), Column("limited_by", title="limited by", narrow=3)),
         Column("next best", narrow=2),
         *(Column("flags", style="yellow"), Column("notes", style="yellow", narrow=4)),
     ]
-    table = Table(columns, rows, shares_names=True)
-    # The time stays where other programs disturbed all of them.
-    timed = any(ranking.ranked for ranking in found)
-    return table.without_empty_columns(*["time"] * timed), used
+    return Table(columns, rows, shares_names=True).without_empty_columns(), used
 
 
 def _rate_of(ranked: Sequence[Summary]) -> tuple[str, Callable[[Summary], float | None]]:
@@ -219,7 +221,7 @@ def _next_best(ranking: LibraryRanking) -> str | None:
         return None
     first, second = ranking.ranked[:2]
     if first.is_disturbed or second.is_disturbed:
-        return second.library_title + f" {HIDDEN.flag}" * second.is_disturbed
+        return f"{second.library_title} {time_text(time_cell(second))}"
     ratio = ranking.ratios[1].value if ranking.ratios[1] else second.time_s / first.time_s
     more = f"+{units.percent(max(0.0, ratio - 1))}" if ratio < 2 else f"{units.significant(ratio)}×"
     return f"{'≈ ' * (second in ranking.ties)}{second.library_title} {more}"

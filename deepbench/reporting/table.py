@@ -70,6 +70,15 @@ def flop_rates(name: str, unit: tuple[str, float], title: str = "{}", narrow: in
     return number(name, lambda rate: units.significant(rate / unit[1]), title.format(unit[0]), narrow)
 
 
+class AtMost(float):
+    """Seconds that are an upper bound, because other programs disturbed the measurement."""
+
+
+def time_text(seconds: float) -> str:
+    """`12.3 µs`, and `≤ 13 µs` for an upper bound."""
+    return units.at_most(seconds) if isinstance(seconds, AtMost) else units.seconds(seconds)
+
+
 class Strong(str):
     """Text to emphasize in a terminal and in Markdown, such as the fastest library."""
 

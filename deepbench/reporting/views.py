@@ -9,9 +9,9 @@ from statistics import geometric_mean
 from deepbench.core import units
 from deepbench.judge import totals
 from deepbench.judge.totals import Total
-from deepbench.reporting.cases import differing_places, place_cells, place_columns, rankings
+from deepbench.reporting.cases import differing_places, place_cells, place_columns, rankings, time_cell
 from deepbench.reporting.notes import disturbed_sentences
-from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Table, number
+from deepbench.reporting.table import LEAST_PROBLEM, Cell, Column, Table, number, time_text
 from deepbench.results.summary import Summary
 
 
@@ -101,12 +101,13 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         if not ranking.ranked:
             continue
         first = ranking.ranked[0]
-        times = {s.library_title: s.time_s for s in reversed(ranking.ranked)}
+        times = {s.library_title: time_cell(s) for s in reversed(ranking.ranked)}
         disturbed = {s.library_title for s in ranking.ranked if s.is_disturbed}
         direct = [name for name in times if not is_framework[name]]
         best = min(direct, key=lambda name: times[name], default=None)
-        wins[first.library_title] += 1
-        problems.update({s.library_title for s in ranking.ranked})
+        if ranking.is_decided:
+            wins[first.library_title] += 1
+            problems.update({s.library_title for s in ranking.ranked})
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"]}
         row |= place_cells(first, differing)
         row |= {name: times.get(name) for name in names}
@@ -122,7 +123,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
     marks = Column("notes", lambda text: text.removeprefix("disturbed: "), title="disturbed", style="yellow")
     columns = [
         *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
-        *(number(name, units.seconds) for name in names),
+        *(number(name, time_text) for name in names),
         *(number(f"{name} adds", lambda s: "−+"[s >= 0] + units.seconds(abs(s)), narrow=1) for name in frameworks),
         *([marks] if any(row["notes"] for row in rows) else []),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import itemgetter
+from typing import TypeGuard
 
 from deepbench.core import units
 from deepbench.core.backend import known_backend
@@ -39,11 +40,15 @@ class Consistency:
     def __init__(self) -> None:
         self._known: dict[str, tuple[object, ...]] = {}
 
-    def marked(self, records: Iterable[Record], limits: Iterable[Limit]) -> list[Record]:
-        """The records of one file with these limits; each that is not consistent as a copy that says so."""
+    def marked(self, records: Iterable[Record], limits: Iterable[Limit], cpus: object = None) -> list[Record]:
+        """The records of one file with these limits; each that is not consistent as a copy that says so.
+
+        `cpus` are those that the machine of the file allows, where all its processes ran on it.
+        """
         peaks, marked = Peaks(limits), []
         for record in records:
             reason = self._inconsistency(record) or excess_over_card(record) or peaks.excess(record)
+            reason = reason or other_cpus(record, cpus)
             marked.append(record if reason is None else {**record, "status": "inconsistent", "reason": reason})
         return marked
 
@@ -56,6 +61,25 @@ class Consistency:
                 return reason
             self._known[record["case"]] = fields
         return _result_error(record)
+
+
+def other_cpus(record: Record, cpus: object) -> str | None:
+    """Why a record does not belong to a file whose processes may use these CPUs; None if it does, or if unknown.
+
+    Ranks of groups and pinned processes have a part of the CPUs.
+    """
+    own = record["process"].get("cpus_allowed") if record["process"] else None
+    if not _are_numbers(cpus) or not _are_numbers(own) or not record["measurement"] or record["is_group"]:
+        return None
+    wanted = set(own) & set(cpus) if record["settings"].get("pin") == "cores" else set(cpus)
+    if set(own) == wanted:
+        return None
+    return f"its process could use the CPUs {units.numbers(own)}, and those of this file can use {units.numbers(cpus)}"
+
+
+def _are_numbers(values: object) -> TypeGuard[list[int]]:
+    """Whether this is what a file should have where it lists CPUs."""
+    return isinstance(values, list) and all(type(value) is int for value in values)
 
 
 # ---- the case
@@ -122,7 +146,9 @@ def _case_of(op: Op, record: Record) -> Case:
 
 def _are_equally_long(measurement: Measurement) -> bool:
     lengths = set(map(len, OF_SAMPLES(measurement)))
-    return len(lengths) == 1 and len(measurement.get("slices", measurement["samples_s"])) in lengths
+    samples_s = measurement["samples_s"]
+    others = measurement.get("slices", samples_s), measurement.get("queued_s", samples_s)
+    return len(lengths) == 1 and all(len(other) in lengths for other in others)
 
 
 def _result_error(record: Record) -> str | None:

@@ -280,7 +280,9 @@ def read_results(path: Path, skip_damaged: bool = False, checked: bool = True) -
         raise refused(path, damaged)
     content.damaged = list(damaged)
     if checked:
-        content.records = Consistency().marked(content.records, content.limits)
+        is_here = not content.header["plan"].get("hosts")
+        cpus = content.header["machine"].get("cpus_allowed") if is_here else None
+        content.records = Consistency().marked(content.records, content.limits, cpus)
     return content
 
 

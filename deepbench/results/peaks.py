@@ -66,10 +66,16 @@ class Peaks:
             return None
         return max((rate, n) for n, rate in rates.items())
 
-    def _margin(self, precision: str, device: str, threads: int) -> float:
-        """Of the probes of this precision, or of f32 where there are none: their number of threads must be the same."""
+    def is_disturbed(self, precision: str, device: str, threads: int) -> bool:
+        """Whether other programs disturbed every probe, so that the rate of `of` may be too low.
+
+        Of the probes of this precision, or of f32 where there are none: their number of threads must be the same.
+        """
         probed = [key for name in (precision, F32) if (key := (name, device, threads)) in self._rates]
-        return DISTURBED_MARGIN if probed and probed[0] not in self._undisturbed else MARGIN
+        return bool(probed) and probed[0] not in self._undisturbed
+
+    def _margin(self, precision: str, device: str, threads: int) -> float:
+        return DISTURBED_MARGIN if self.is_disturbed(precision, device, threads) else MARGIN
 
     def excess(self, record: Record) -> str | None:
         """Why the rate of a checked record is impossible on this machine; None if it is not."""

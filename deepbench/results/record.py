@@ -360,6 +360,8 @@ class Measurement(TypedDict):
     """involuntary context switches during each sample"""
     steal_s: Sequence[LongSeconds | None]
     """[s] time stolen by the hypervisor during each sample, over all CPUs, in ticks"""
+    queued_s: NotRequired[Annotated[Sequence[LongSeconds | None], Items(10**6)]]
+    """[s] time in which threads could have run, but others had the CPU; missing in older files"""
     first_call_s: SampleSeconds | None
     """[s] the first call in the process"""
     warm_up_calls: Bytes | None
@@ -386,7 +388,9 @@ class Process(TypedDict):
     started: NotRequired[object]
     """[ISO 8601, UTC] start of the worker"""
     cpus: NotRequired[object]
-    """its affinity mask"""
+    """its affinity mask at the end"""
+    cpus_allowed: NotRequired[object]
+    """the same when it began, before a library could change it; missing in older files"""
     openmp_runtimes: NotRequired[object]
     """OpenMP runtimes that were loaded"""
     environment: NotRequired[object]

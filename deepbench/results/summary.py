@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -41,8 +42,13 @@ class Summary:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other programs disturbed its time so much that it is not trusted."""
+        """Whether other programs disturbed it so much that its time is an upper bound."""
         return self.estimate is not None and self.estimate.disturbed
+
+    @property
+    def slow_processes(self) -> int:
+        """How many processes took much longer than the others, and no other program was the reason."""
+        return self.estimate.slow_processes if self.estimate is not None else 0
 
     @property
     def problem_title(self) -> str:
@@ -58,9 +64,22 @@ class Summary:
         return " ".join([self.record["library_title"], *chosen])
 
     @property
+    def title_with_version(self) -> str:
+        """The library with the part of its version that people know: `oneDNN 3.2`, `OpenBLAS 0.3.34`."""
+        library = self.record["library"]
+        version = (library["version"] if library else None) or ""
+        numbers = re.match(r"0\.\d+\.\d+|\d+\.\d+", version)
+        return f"{self.library_title} {numbers[0]}" if numbers and not self.imported else self.library_title
+
+    @property
     def is_group(self) -> bool:
         """Whether several ranks solve the problem together."""
         return self.record["is_group"]
+
+    @property
+    def used_rounds(self) -> Sequence[Record]:
+        """The rounds that its time comes from: those that other programs did not disturb, if most are."""
+        return self.rounds if self.is_disturbed else undisturbed_rounds(self.rounds)
 
     @cached_property
     def work(self) -> Work:
@@ -183,6 +202,7 @@ def _undisturbed(measurement: Measurement) -> list[bool]:
         measurement["involuntary_switches"],
         measurement["steal_s"],
         measurement["calls_per_sample"],
+        measurement.get("queued_s"),
     )
 
 
@@ -193,27 +213,72 @@ def summarize(records: Iterable[Record], order: Iterable[str] = ()) -> list[Summ
 
 
 def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
-    """The time of a case from its measured rounds, and whether its interval comes from one process."""
-    measured = [r["measurement"] for r in rounds if r["status"] in MEASURED and r["measurement"]]
+    """The time of a case from its measured rounds, and whether its interval comes from one process.
+
+    Processes that other programs disturbed do not count where at least as many were not. Where most were disturbed,
+    the time is an upper bound from the fastest samples, because other programs only add time. The interval includes
+    processes that were slow by themselves.
+    """
+    measured = [r for r in rounds if r["status"] in MEASURED and r["measurement"]]
     if not measured:
         return None, False
-    numbers = list(map(process_number, measured))
-    time = stats.estimate_time([n.time_s for n in numbers], [n.undisturbed_fraction for n in numbers])
-    lacked = any(_lacked_cpus(r) for r in rounds if r["measurement"])
-    time = replace(time, disturbed=lacked or any(n.disturbed for n in numbers))
-    if len(measured) > 1:
+    numbers = [process_number(r["measurement"]) for r in measured if r["measurement"]]
+    fraction = sum(n.undisturbed_fraction for n in numbers) / len(numbers)
+    clean = undisturbed_rounds(measured)
+    if 2 * len(clean) < len(measured):
+        fastest = [stats.lower_quartile(r["measurement"]["samples_s"]) for r in measured if r["measurement"]]
+        bound_s = min([*fastest, *(n.time_s for n in numbers)])
+        return stats.Estimate(bound_s, None, None, len(measured), fraction, disturbed=True), False
+    used = [process_number(r["measurement"]) for r in clean if r["measurement"]]
+    time = stats.estimate_time([n.time_s for n in used], [n.undisturbed_fraction for n in used])
+    time = replace(time, undisturbed_fraction=fraction)
+    only = clean[0]["measurement"]
+    if len(clean) > 1:
+        pairs = [(n, r["measurement"]) for n, r in zip(used, clean, strict=True) if r["measurement"]]
+        slow = [n.time_s for n, m in pairs if _is_slow_by_itself(n, m, time.time_s)]
+        if slow and time.high_s is not None:
+            high_s = max(time.high_s, *slow)
+            time = replace(time, high_s=high_s, slow_processes=len(slow), slowest_s=max(slow))
+    if len(clean) > 1 or only is None:
         return time, False
-    only = measured[0]
     interval = stats.median_interval(stats.samples_used(only["samples_s"], _undisturbed(only)))
     if interval is None:
         return time, False
     return replace(time, low_s=interval[0], high_s=interval[1]), True
 
 
+def undisturbed_rounds(rounds: Sequence[Record]) -> list[Record]:
+    """The measured rounds of a case that other programs did not disturb."""
+    return [r for r in rounds if r["status"] in MEASURED and r["measurement"] and not _is_disturbed(r)]
+
+
+def _is_disturbed(record: Record) -> bool:
+    """Whether other programs disturbed the process of a record that has a measurement."""
+    assert record["measurement"] is not None, "the caller has checked it"
+    return process_number(record["measurement"]).disturbed or _lacked_cpus(record)
+
+
+# Interference without a trace, such as a hypervisor that runs two virtual CPUs on one core, makes a process take up to
+# twice as long.
+SLOW = 2.0
+
+
+def _is_slow_by_itself(number: stats.ProcessMedian, measurement: Measurement, usual_s: float) -> bool:
+    """Whether a process took much longer than usual, and others did not have its CPUs in that time."""
+    if number.disturbed or number.time_s <= SLOW * usual_s or any(measurement["steal_s"]):
+        return False
+    queued_s = [s for s in measurement.get("queued_s", ()) if s is not None]
+    if len(queued_s) < len(measurement["samples_s"]):
+        return False
+    total_s = sum(measurement["samples_s"]) * measurement["calls_per_sample"]
+    return number.time_s * (1 - sum(queued_s) / total_s) > SLOW * usual_s
+
+
 def _lacked_cpus(record: Record) -> bool:
     """Whether other programs left too few CPUs for the threads of a case all the time.
 
-    Then no sample shows what is usual. Threads that wait for each other take up to a thousand times as long.
+    Then no sample shows what is usual. Threads that wait for each other take up to a thousand times as long. Threads
+    that sleep lack no CPU.
     """
     measurement, process = record["measurement"], record["process"]
     cpus = process.get("cpus") if process else None
@@ -221,6 +286,9 @@ def _lacked_cpus(record: Record) -> bool:
         return False
     others, calls = measurement.get("other_cpus"), measurement["calls_per_sample"]
     if others is None or others - max(0, len(cpus) - record["threads"]) < stats.OTHER_LOAD:
+        return False
+    lists = measurement["samples_s"], measurement["cpu_s"], measurement["steal_s"]
+    if sum(stats.slept(*lists, calls, measurement.get("queued_s"))) > len(lists[0]) / 2:
         return False
     pairs = zip(measurement["cpu_s"], measurement["samples_s"], strict=True)
     shares = [cpu_s / (s * calls) for cpu_s, s in pairs if cpu_s is not None]

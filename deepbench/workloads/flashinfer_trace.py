@@ -4,9 +4,9 @@ FlashInfer-Trace (flashinfer-ai, Apache-2.0) and SOL-ExecBench (NVIDIA, Apache-2
 its definition: axes, inputs, outputs, tags, and a reference in Python. A JSON Lines file has its workloads: the values
 of the axes that vary. This file finds both and says which problem of which operation a workload is, or why it is none.
 
-The reference is never executed, nor is anything else that a file contains. So the mathematics of a definition is what
-its `op_type`, its tensors, its tags and its name say. What they leave open is refused, or stated in the note of the
-source. docs/models.md has the rules for people.
+The reference is never executed, nor is anything else that a file contains. The mathematics of a definition is what its
+`op_type`, its tensors, its tags and its name say. Its reference must compute the same, as far as `plan/reference_code`
+can say. What they leave open is refused, or stated in the note of the source. docs/models.md has the rules for people.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from deepbench.core.precision import SIXTEEN_BITS
 from deepbench.core.problem import LARGEST_SIZE, make_problem
 from deepbench.plan.expressions import evaluate
 from deepbench.plan.foreign import Coverage, ForeignProblem, WorkloadFormat
+from deepbench.plan.reference_code import NO_PYTHON, judge
 from deepbench.plan.suites import text_of
 
 SUFFIXES = (".json", ".jsonl")
@@ -64,7 +65,7 @@ ELEMENTWISE = {
 }
 
 # `op_type` that a name may begin with where a definition has none. Their tensors leave little open.
-NAMED = ("gemm", "gqa_paged", "gqa_ragged", "mla_paged", "mla_ragged", "moe", "rmsnorm")
+NAMED = ("gemm", "gqa_paged", "gqa_ragged", "mla_ragged", "rmsnorm")
 
 # Words in the name of a definition that say it computes more than its `op_type`.
 FURTHER = (
@@ -73,9 +74,23 @@ FURTHER = (
     *("sparse", "swiglu", "tanh", "window"),
 )
 
+# Functions of a description without a reference that say it computes more than its `op_type`, unless this has the same
+# name.
+CALLED = ("cos", "dropout", "gelu", "relu", "sigmoid", "silu", "sin", "softplus", "tanh")
+CALL = re.compile(r"\b([a-z][a-z_0-9]{0,40})_?\(")
+
+# A scale that is used as 1 + weight, as models of the Gemma family do.
+WEIGHT = r"\(?\s*(?:weight|weights|gamma|w)\b(?:\.[a-z0-9_]+(?:\([a-z0-9_.]*\))?){0,3}"
+ONE = r"\b1(?:\.0*)?"
+SHIFTED = re.compile(rf"{ONE}\s*\+\s*{WEIGHT}|{WEIGHT}\s*\)?\s*\+\s*{ONE}(?![0-9.])")
+
+# Characters of a description and of a reference that are searched.
+MOST_TEXT = 100_000
+
 # Inputs of their attention kernels. `lse`, the logarithm of the sum of exponentials, is a second output.
 ATTENTION_INPUTS = ("q", "k", "v", "k_cache", "v_cache", "qo_indptr", "kv_indptr", "kv_indices", "kv_last_page_len")
 SCALE = "sm_scale"
+EPSILONS = ("eps", "epsilon")
 
 # Scales that differ by less are the same number, written with fewer digits.
 SAME_SCALE = 1e-5
@@ -114,6 +129,9 @@ class Definition:
     """A number, an expression of other axes, or None where workloads have the value."""
     inputs: Mapping[str, DefinedArray]
     outputs: Mapping[str, DefinedArray]
+    description: str = ""
+    reference: str = ""
+    """Python that computes it. It is only parsed."""
 
     def tagged(self, space: str) -> tuple[str, ...]:
         """What follows `space:` in the tags, such as `llama-3.1-8b` of `model:llama-3.1-8b`."""
@@ -153,6 +171,8 @@ class MatchedOperation:
     """The fields of the problem; it adds to the list what differs from the workload."""
     settings: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    open_notes: tuple[str, ...] = ()
+    """Notes that hold where the reference does not say more."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +270,37 @@ def _match(d: Definition) -> MatchedOperation:
     words = ["fused"] if "fused" in d.tags else re.split("[^a-z]+", d.name.lower())
     if further := next((word for word in words if word in FURTHER and word not in own), None):
         raise NoMatch(f"it is more than {kind}: its name or a tag says {further}")
-    return match
+    doubt = _require_plain(d, own, match)
+    if doubt is None:
+        return match
+    note = f"its reference was not judged ({doubt}); its op_type says what it computes"
+    return replace(match, notes=(*match.notes, *match.open_notes, note))
+
+
+def _require_plain(d: Definition, own: set[str], match: MatchedOperation) -> str | None:
+    """`NoMatch` if its reference or its words say that it computes something else. They are never executed.
+
+    Returns why the reference does not say it, or None.
+    """
+    functions = [re.split("[^a-z]+", api.lower()) for api in d.tagged("fi_api")]
+    if named := sorted({word for words in functions for word in words if word in FURTHER} - own):
+        raise NoMatch(f"it is more than {d.kind}: its function says {named[0]}")
+    arrays = [name for name, tensor in d.inputs.items() if tensor.shape is not None]
+    operation = f"elementwise {ELEMENTWISE[d.kind]}" if match.op == "elementwise" else match.op
+    axes = len(d.inputs[arrays[0]].shape or ())
+    verdict = judge(d.reference, operation, arrays, axes, EPSILONS)
+    if verdict.other:
+        raise NoMatch(f"it is not {d.kind} alone: its reference {verdict.other}")
+    if verdict.doubt is None:
+        return None
+    # Only words are left. A reference that is no Python may be a formula.
+    text = d.description + d.reference * (verdict.doubt == NO_PYTHON)
+    if shifted := SHIFTED.search(text):
+        raise NoMatch(f"its scale is used as weight + 1 (its text says {shorten(printable(shifted[0]), 60)!r})")
+    called = {found[1].rstrip("_") for found in CALL.finditer(text)} & set(CALLED)
+    if further := sorted(called - own):
+        raise NoMatch(f"it is more than {d.kind}: its description says {further[0]}")
+    return verdict.doubt
 
 
 def _problem(match: MatchedOperation, sizes: Sizes) -> ForeignProblem:
@@ -340,7 +390,7 @@ def _norm(op: str, weights: int) -> Callable[[Definition], MatchedOperation]:
     def match(d: Definition) -> MatchedOperation:
         from deepbench.core.rows import EPSILON
 
-        (x, x_type), *parameters, (y, y_type) = _arrays(d, 1 + weights, ("eps", "epsilon"))
+        (x, x_type), *parameters, (y, y_type) = _arrays(d, 1 + weights, EPSILONS)
         if len(x) < 2 or x != y or any(shape != x[-1:] for shape, _ in parameters):
             raise NoMatch(f"its arrays are not those of {op}")
         precision = _same_type([x_type], y_type)
@@ -349,7 +399,7 @@ def _norm(op: str, weights: int) -> Callable[[Definition], MatchedOperation]:
         typed = tuple(f"{named} in f32 ({kind} there)" for kind in sorted(others))
 
         def fields(sizes: Sizes, notes: list[str]) -> Fields:
-            given = [v for name in ("eps", "epsilon") if (v := sizes.workload.scalars.get(name)) is not None]
+            given = [v for name in EPSILONS if (v := sizes.workload.scalars.get(name)) is not None]
             there = f"{given[0]:g} there" if given else "there code has it, which is not read"
             notes.append(f"epsilon {EPSILON:g}" + f" ({there})" * (given != [EPSILON]))
             return {"rows": sizes.product(x[:-1]), "columns": sizes.of(x[-1])}
@@ -368,7 +418,7 @@ def _softmax(d: Definition) -> MatchedOperation:
         return {"rows": sizes.product(x[:-1]), "columns": sizes.of(x[-1])}
 
     notes = ("over the last axis; there code says which, which is not read",)
-    return MatchedOperation("softmax", _same_type([x_type], y_type), fields, notes=notes)
+    return MatchedOperation("softmax", _same_type([x_type], y_type), fields, open_notes=notes)
 
 
 def _elementwise(d: Definition) -> MatchedOperation:
@@ -586,6 +636,7 @@ def _definition(table: Any, path: Path) -> Definition | None:
         axes,
         inputs,
         outputs,
+        *(str(table.get(name) or "")[:MOST_TEXT] for name in ("description", "reference")),
     )
 
 

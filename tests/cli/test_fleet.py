@@ -72,7 +72,7 @@ def test_a_slow_host_is_named_with_the_evidence(lines):
 
     assert ["c"] == [v.host for v in judged.hosts if v.is_slow]
     (sentence,) = report.sentences(file, judged)
-    assert sentence.startswith("c is slow: 1.10× slower than the median of the others (p < 0.0001)")
+    assert sentence.startswith("c is slow: 10.0 % slower than the median of the others (p < 0.0001)")
     assert ["fine", "fine", "slow", "fine"] == [row["verdict"] for row in report.by_host(file, judged).rows]
 
 

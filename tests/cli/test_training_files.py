@@ -1,9 +1,12 @@
 """Commands that read files with trained applications."""
 
+import csv
+import io
 import json
 
 import pytest
 
+from deepbench.api.results import load
 from tests.help.trained import seeds, write
 
 
@@ -25,12 +28,56 @@ def test_show_prints_quality_time_and_parts(deepbench):
 
 
 @pytest.mark.usefixtures("files")
+def test_spreadsheets_have_intervals_and_marks(deepbench):
+    (row,) = csv.DictReader(io.StringIO(deepbench("show", "a.jsonl", "--csv").stdout))
+    (pair,) = csv.DictReader(io.StringIO(deepbench("compare", "a.jsonl", "b.jsonl", "--csv").stdout))
+
+    assert ("3", "False") == (row["runs"], row["disturbed"])
+    assert 0 < float(row["time to target ±"]) < 1
+    assert {"samples to target ±", "samples/s ±"} <= row.keys()
+    assert 0 <= float(pair["time to target ±"]) < 1
+    assert {"rate ±", "samples to target ±"} <= pair.keys()
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "markdown"])
+def test_every_form_has_what_was_served(deepbench, tmp_path, form):
+    """A file that was trained, and whose model then answered queries."""
+    seconds = [0.002 + 1e-6 * i for i in range(100)]
+    answers = {"answers": 100, "equal": 100, "grade": 0.95, "plain_grade": 0.95}
+    start = {"tests": 100, "metric": "accuracy", "is_share": True, "grade": 0.95}
+    line = {
+        "run": 0,
+        "device": "cpu",
+        "precision": "f32",
+        "threads": 1,
+        "batch": 1,
+        "scenario": "single",
+        "status": "ok",
+    }
+    line |= {"reason": None, "start": start, "answers": answers}
+    line |= {"queries": {"samples": 1, "latency_s": seconds, "seconds": 0.3}}
+    found = load(write(tmp_path / "c.jsonl", seeds(3)).path)
+    found.file.serving.append(line)
+    text = found.report().text(form)
+
+    assert ("2.10 ms" if form == "markdown" else "0.0020") in text
+    assert "single" in text
+    assert "image" in text
+    if form == "csv":
+        trained_row, served_row = csv.DictReader(io.StringIO(text))
+        assert ("", "single") == (trained_row["scenario"], served_row["scenario"])
+        assert float(served_row["latency_s"]) == found.served[0].latency_s
+        assert served_row["samples/s"] == ""
+
+
+@pytest.mark.usefixtures("files")
 def test_compare_and_gate_say_what_is_slower(deepbench, tmp_path):
     assert "slower" in deepbench("compare", "a.jsonl", "b.jsonl").stdout
     done = deepbench("gate", "a.jsonl", "b.jsonl", "--junit", "gate.xml", "--markdown", "gate.md")
 
     assert 1 == done.returncode
     assert "REGRESSION: 1 slower" in done.stdout
+    assert ", the 90 % interval of a gate)" in done.stdout
     assert "<failure" in (tmp_path / "gate.xml").read_text()
     assert "train image --rung mini" in (tmp_path / "gate.md").read_text()
     assert 0 == deepbench("gate", "a.jsonl", "a.jsonl").returncode
@@ -39,7 +86,14 @@ def test_compare_and_gate_say_what_is_slower(deepbench, tmp_path):
 @pytest.mark.usefixtures("files")
 def test_logs_are_written(deepbench, tmp_path):
     assert "3 logs are in logs" in deepbench("show", "a.jsonl", "--mllog", "logs").stdout
-    assert 3 == len(list((tmp_path / "logs").iterdir()))
+    paths = sorted((tmp_path / "logs").iterdir())
+    assert 3 == len(paths)
+    (tmp_path / "victim").write_text("precious")
+    paths[0].unlink()
+    paths[0].symlink_to(tmp_path / "victim")  # by somebody who can write into this folder
+    deepbench("show", "a.jsonl", "--mllog", "logs")
+    assert "precious" == (tmp_path / "victim").read_text()
+    assert paths[0].read_text().startswith(":::MLLOG")
 
 
 @pytest.mark.usefixtures("files")

@@ -81,6 +81,20 @@ def test_programs_get_every_value(deepbench):
 
 
 @pytest.mark.usefixtures("file")
+def test_the_table_for_programs_of_one_application_has_every_change_and_kernel(deepbench):
+    words = ("whatif", "speech.jsonl", "--precision", "f32", "--set", "memory.bytes_per_s*2", "--set", "peak*2")
+    (application,) = json.loads(deepbench(*words, "--json").stdout)["applications"]
+    rows = list(csv.DictReader(io.StringIO(deepbench(*words, "--csv").stdout)))
+
+    for change in application["changes"]:
+        whole, *kernels = [row for row in rows if row["change"] == change["change"]]
+        assert len(change["kernels"]) == len(kernels)
+        assert ("", change["speed_up"]["value"]) == (whole["kernel"], pytest.approx(float(whole["speed_up"])))
+        each = sum(int(row["calls"]) * float(row["after"]) for row in kernels)
+        assert change["time_s"] == pytest.approx(float(whole["after"])) == pytest.approx(each)
+
+
+@pytest.mark.usefixtures("file")
 def test_a_change_without_an_effect_is_said(deepbench):
     done = deepbench("whatif", "speech.jsonl", "--precision", "f32", "--set", "peak.bf16*2")
 

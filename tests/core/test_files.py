@@ -1,5 +1,6 @@
 """Outputs are written as a whole or not at all; a result file is never replaced. Suggested commands can be pasted."""
 
+import errno
 import os
 import shlex
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.core.files import NotWritten, replacing
+from deepbench.core.files import NotWritten, make_private_folder, replacing
 from deepbench.core.json_lines import to_line
 from deepbench.core.shell import command
 from deepbench.fleets import file as fleet
@@ -41,6 +42,80 @@ def test_a_replaced_file_keeps_its_mode_and_links_to_it(tmp_path):
 
     assert link.is_symlink()
     assert ("new", 0o600) == (path.read_text(), path.stat().st_mode & 0o777)
+
+
+def test_in_a_folder_of_ours_a_link_is_replaced_and_not_followed(tmp_path):
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "kept").symlink_to(tmp_path / "victim")
+    write(tmp_path / "kept", ours=True)
+
+    assert "precious" == (tmp_path / "victim").read_text()
+    assert (False, "new") == ((tmp_path / "kept").is_symlink(), (tmp_path / "kept").read_text())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a link of another user")
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_of_another_user_in_a_folder_such_as_tmp_is_not_followed(tmp_path, exists):
+    """The system would not follow it either."""
+    if Path("/proc/sys/fs/protected_symlinks").read_text().strip() != "1":
+        pytest.skip("this system follows such links (fs.protected_symlinks is not 1)")
+    victim, shared = tmp_path / "victim", tmp_path / "shared"
+    if exists:
+        victim.write_text("precious")
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "page.html").symlink_to(victim)
+    os.lchown(shared / "page.html", 65534, 65534)
+    with pytest.raises(NotWritten, match="Permission denied"):
+        write(shared / "page.html")
+
+    assert exists == victim.exists()
+    assert [shared / "page.html"] == list(shared.iterdir())
+
+
+def test_a_link_that_the_system_does_not_follow_is_not_followed(tmp_path, monkeypatch):
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "page.html").symlink_to(tmp_path / "victim")
+    opened = os.open
+
+    def refusing(path, *arguments):
+        if Path(path).is_symlink():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(os, "open", refusing)
+    with pytest.raises(NotWritten, match="Permission denied"):
+        write(tmp_path / "page.html")
+    assert "precious" == (tmp_path / "victim").read_text()
+
+
+def test_a_private_folder_is_new_or_ours(tmp_path):
+    folder = tmp_path / "folder"
+    make_private_folder(folder)
+    (folder / "file").touch()
+    make_private_folder(folder)
+
+    assert 0o700 == folder.stat().st_mode & 0o777
+    assert (folder / "file").exists()
+    with pytest.raises(NotWritten, match="No such file or directory"):
+        make_private_folder(tmp_path / "no" / "folder")
+
+
+def test_a_private_folder_is_no_link_no_file_and_of_no_other_user(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    (tmp_path / "file").touch()
+    reasons = {"link": "is a link", "dangling": "is a link", "file": "is not a folder"}
+    if os.getuid() == 0:
+        (tmp_path / "theirs").mkdir()
+        os.chown(tmp_path / "theirs", 65534, 65534)
+        reasons["theirs"] = "belongs to another user"
+
+    for name, reason in reasons.items():
+        with pytest.raises(BadInput, match=f"{name} {reason}; wanted a folder of yours"):
+            make_private_folder(tmp_path / name)
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_a_new_file_may_be_read_as_the_user_allows(tmp_path):

@@ -57,6 +57,7 @@ def test_only_a_regular_file_of_bounded_size_is_read(tmp_path, fifo):
     server.close()
 
     assert b"12345" == read_regular(tmp_path / "large", 5, "a list")
+    assert b"12345" == read_regular(tmp_path / "large", 2**60, "a list")  # no memory is taken for the limit
     with open_regular(tmp_path / "large", 5, "a list") as file:
         assert b"1" == file.read(1)
 
@@ -94,6 +95,17 @@ def test_what_is_remembered_of_a_machine_may_be_anything(tmp_path, monkeypatch):
     with path.open("wb") as file:
         file.truncate(2**40)  # a sparse file occupies no disk space
     assert [] == remembered.remembered({}, "limits")
+
+
+def test_what_is_remembered_goes_through_no_link(tmp_path, monkeypatch):
+    monkeypatch.setenv(remembered.STATE, str(tmp_path / "state"))
+    path = remembered.remember({}, "limits", {"n": 1})
+    (tmp_path / "victim").write_text("precious")
+    path.unlink()
+    path.symlink_to(tmp_path / "victim")
+
+    assert remembered.remember({}, "limits", {"n": 2}) is None
+    assert "precious" == (tmp_path / "victim").read_text()
 
 
 def test_a_file_that_was_written_in_part_is_remembered_in_part(tmp_path, monkeypatch):

@@ -12,9 +12,9 @@ from deepbench.core import stats
 times = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=40)
 
 
-def undisturbed(samples, cpu=None, switches=None, steal=None, calls=1):
+def undisturbed(samples, cpu=None, switches=None, steal=None, calls=1, queued=None):
     n = len(samples)
-    return stats.undisturbed(samples, cpu or samples, switches or [0] * n, steal or [0.0] * n, calls)
+    return stats.undisturbed(samples, cpu or samples, switches or [0] * n, steal or [0.0] * n, calls, queued)
 
 
 def test_a_sample_without_interference_is_undisturbed():
@@ -40,6 +40,24 @@ def test_a_sample_with_less_cpu_than_the_others_is_disturbed():
 
 def test_the_usual_cpu_time_of_a_library_does_not_disturb():
     assert all(undisturbed([1e-3] * 4, cpu=[0.3e-3] * 4))
+
+
+def test_a_library_that_sleeps_in_most_samples_is_slow_by_itself_and_one_that_waits_for_a_cpu_is_not():
+    times, cpu = [1e-3, 21e-3, 21e-3, 21e-3, 1e-3], [1e-3] * 5
+
+    assert [True] * 5 == undisturbed(times, cpu, queued=[0.0, 1e-4, 0.0, 2e-3, 0.0])
+    assert [True, False, False, False, True] == undisturbed(times, cpu, queued=[0.0, 20e-3, 18e-3, 15e-3, 0.0])
+    # Without queued times, or with stolen time, nothing is known of sleep.
+    assert [True, False, False, False, True] == undisturbed(times, cpu)
+    assert [True, False, False, False, True] == undisturbed(times, cpu, queued=[None] * 5)
+    assert [False, False, False, False, True] == undisturbed(times, cpu, steal=[0.01, *[0.0] * 4], queued=[0.0] * 5)
+
+
+def test_threads_that_wait_for_one_without_a_cpu_do_not_sleep():
+    """One of four threads waits for a CPU, and the others for it."""
+    times, cpu = [1e-3] * 4 + [5e-3], [4e-3] * 5
+
+    assert [True] * 4 + [False] == undisturbed(times, cpu, queued=[0.0] * 4 + [4e-3])
 
 
 def test_cpu_time_is_per_sample_and_times_are_per_call():

@@ -67,9 +67,13 @@ def test_bytes_and_intervals():
         (0.027, "37.0× faster"),
         (37.04, "37.0× slower"),
         (1.8, "1.80× slower"),
-        (1.034, "1.03× slower"),
-        (1.004, "as fast"),
-        (0.996, "as fast"),
+        (1.034, "3.4 % slower"),
+        (1.25, "25.0 % slower"),
+        (1.26, "1.26× slower"),
+        (0.987, "1.3 % faster"),
+        (1.004, "0.4 % slower"),
+        (0.996, "0.4 % faster"),
+        (1.0004, "as fast"),
         (1.0, "as fast"),
         (None, "–"),
     ],
@@ -80,4 +84,4 @@ def test_a_ratio_of_times_is_in_words(ratio, expected):
 
 def test_a_ratio_is_a_sentence():
     assert "B is 3.33× slower than A" == units.speed_sentence("B", 3.333, "A")
-    assert "B is as fast as A" == units.speed_sentence("B", 1.001, "A")
+    assert "B is as fast as A" == units.speed_sentence("B", 1.0001, "A")

@@ -28,7 +28,7 @@ def cases_of(suite, precision, seconds, without=(), backend="onednn"):
     for e in read_suite(suite):
         if e.pattern.op not in without:
             words = [e.pattern.op, e.pattern.problem.text, e.pattern.direction or "forward", precision, backend]
-            text = " ".join([*words, "threads=1", *(f"{name}={value}" for name, value in e.pattern.settings)])
+            text = " ".join([*words, "threads=1", *(f"{name}={value}" for name, value in e.stated.items())])
             made.append({**samples.measured(text=text, seconds=seconds), "sources": [e.source]})
     return made
 

@@ -15,4 +15,4 @@ def test_the_sample_table_is_what_the_script_writes():
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 165
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 170

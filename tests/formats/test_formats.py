@@ -1,5 +1,7 @@
 """Files of other programs: each is recognized, and its cases and times are imported or reported as left out."""
 
+import contextlib
+import gzip
 import json
 import time
 from pathlib import Path
@@ -81,7 +83,7 @@ def test_logs_in_one_file_keep_their_ranks(tmp_path):
 
 
 def test_a_second_time_of_a_case_is_left_out():
-    line = "perf,cpu,brg,,--mode=P --matmul {}8x8:8x8,0.1,1,1,1,1,1"
+    line = "perf,cpu,brg,,--mode=P --matmul {}8x8:8x8,0.001,1,1,1,1,1"
     text = "\n".join(line.format(o) for o in ("", "", "--attr-post-ops=sum ", "--wtag=ab ", "--attr-post-ops=relu "))
     found = formats.read(text, formats.ImportOptions())
     _, records = formats.to_results(found, formats.ImportOptions(), [])
@@ -100,7 +102,7 @@ def test_a_second_time_of_a_case_is_left_out():
     ],
 )
 def test_benchdnn_lines_with_other_work_are_left_out(options):
-    text = f"perf,cpu,brg,,--mode=P --matmul {options}8x8:8x8,0.1,1,1,1,1,1"
+    text = f"perf,cpu,brg,,--mode=P --matmul {options}8x8:8x8,0.001,1,1,1,1,1"
     found = formats.read(text, formats.ImportOptions())
 
     assert [] == found.cases
@@ -118,7 +120,7 @@ def test_benchdnn_lines_with_other_work_are_left_out(options):
     ],
 )
 def test_benchdnn_convolutions_keep_their_types_and_layout(options, words):
-    text = f"perf,cpu,brg,,--mode=P --conv {options}mb1ic8ih9oc8oh9kh3ph1,0.1,1,1,1,1,1"
+    text = f"perf,cpu,brg,,--mode=P --conv {options}mb1ic8ih9oc8oh9kh3ph1,0.001,1,1,1,1,1"
     found = formats.read(text, formats.ImportOptions())
 
     assert [words] * bool(words) == [c.text[c.text.index("forward") :] for c in found.cases]
@@ -271,7 +273,7 @@ def test_damaged_files_give_fewer_cases_or_one_sentence(path):
             assert "\n" not in str(error)
 
 
-PERF = "perf,cpu,brg,,--mode=P --conv {},0.1,1,1,1,1,1"
+PERF = "perf,cpu,brg,,--mode=P --conv {},0.001,1,1,1,1,1"
 SLOW = {
     "blanks": "m n k time (usec)" + " " * 9_000,
     "letters": PERF.format("a" * 9_000),
@@ -286,7 +288,8 @@ def test_the_time_to_read_a_line_grows_with_its_length_alone(line):
     for program in (formats.formats()["benchdnn"], formats.formats()["DeepBench"]):
         begin = time.process_time()
         program.matches(text)
-        program.read(f"# Number of Ranks 2\neduce\n{text}", formats.ImportOptions())
+        with contextlib.suppress(BadInput):
+            program.read(f"# Number of Ranks 2\neduce\n{text}", formats.ImportOptions())
 
         assert time.process_time() - begin < 2
 
@@ -378,11 +381,11 @@ def test_an_import_that_fails_leaves_no_file_in_the_way(tmp_path, monkeypatch, e
     assert 4 == len(read_results(tmp_path / "out.jsonl").records)
 
 
-PRODUCT = "SGEMM(N,N,{},1,1) 1 usec"
+SGEMM = "SGEMM(N,N,{},1,1) 1 usec"
 
 
 def test_a_file_with_more_cases_than_any_program_measures_is_refused_while_it_is_read():
-    text = "\n".join(PRODUCT.format(i + 1) for i in range(100_000))
+    text = "\n".join(SGEMM.format(i + 1) for i in range(100_000))
     begin = time.process_time()
     with pytest.raises(BadInput, match="the file has more than 10000 cases; at most so many are imported at once"):
         formats.read(text, formats.ImportOptions())
@@ -400,7 +403,135 @@ def test_a_file_with_more_times_than_any_program_takes_is_refused(runs, values, 
 
 
 def test_what_is_said_about_an_imported_file_is_not_limited():
-    found = formats.read("\n".join([PRODUCT.format(1)] * 3), formats.ImportOptions())
+    found = formats.read("\n".join([SGEMM.format(1)] * 3), formats.ImportOptions())
     found.left_out += ["x"] * 20_000
 
     assert 1 == len(formats.to_results(found, formats.ImportOptions(), [])[1])
+
+
+# ---- text of others as people have it
+
+TEMPLATE = "Output template: perf,%engine%,%impl%,%name%,%prb%,%Gops%,%-time%,%-Gflops%,%0time%,%0Gflops%"
+PRODUCT = "perf,cpu,brg,,--matmul --mode=P {}64x32:32x16,6.5536e-05,0.001,65.5,{},32.7"
+BENCHDNN = f"{TEMPLATE}\n{PRODUCT.format('', 0.002)}"
+NCCL = """# Collective test starting: {}
+#  Rank  0 Group  0 Pid      1 on     HOST device  0 [0000:01:00] {}
+#  Rank  1 Group  0 Pid      2 on     HOST device  1 [0000:02:00] NVIDIA H100
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+{}"""
+ROW = "  1024   256     float     sum      -1    10.00    0.10    0.10       0    12.50    0.08    0.08       0"
+TABLE = """    m       n      k      a_t     b_t      precision        time (usec)
+   1760     16   1760      0      0      float          {}"""
+TEXTS = {
+    "benchdnn": BENCHDNN,
+    "nccl-tests": NCCL.format("all_reduce_perf", "NVIDIA H100", ROW),
+    "DeepBench": TABLE.format(50),
+}
+
+
+@pytest.mark.parametrize("program", TEXTS)
+@pytest.mark.parametrize(
+    "before",
+    [
+        *("[1,0]<stdout>:", "0: ", " 0: ", "node1: ", "[0] ", "trainer-1  | ", "| ", "> ", "\x1b[32m", "    "),
+        *("2026-11-25T10:00:00.5Z stdout F ", "2026-11-25 10:00:00,123 INFO ", "Nov 25 10:00:00 host job[7]: "),
+        *("2026-11-25 10:00:00 [1,0]<stderr>: ", "job#7: "),
+    ],
+)
+def test_what_launchers_and_people_put_before_lines_is_left_out(program, before):
+    plain = formats.read(TEXTS[program], formats.ImportOptions())
+    found = formats.read("\n".join(before + line for line in TEXTS[program].splitlines()), formats.ImportOptions())
+
+    assert plain.cases
+    assert (plain.cases, plain.left_out, plain.program) == (found.cases, found.left_out, found.program)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "gzip"])
+def test_encodings_and_compression_are_read(tmp_path, encoding):
+    content = gzip.compress(BENCHDNN.encode()) if encoding == "gzip" else BENCHDNN.encode(encoding)
+    (tmp_path / "in").write_bytes(content)
+    found, count = formats.import_file(tmp_path / "in", tmp_path / "out.jsonl", formats.ImportOptions())
+
+    assert (1, [[2e-6]]) == (count, [list(samples) for samples in found.cases[0].processes_s])
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08 no gzip", gzip.compress(b"x" * 1000)[:-9]])
+def test_damaged_compressed_files_are_refused(tmp_path, content):
+    (tmp_path / "in").write_bytes(content)
+    with pytest.raises(BadInput, match="cannot read"):
+        formats.import_file(tmp_path / "in", tmp_path / "out.jsonl", formats.ImportOptions())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TEMPLATE, "no line of results follows the template"),
+        (f"{TEMPLATE}\n{PRODUCT.format('', 'nan')}", "its time is 'nan'"),
+        (f"{TEMPLATE}\n{PRODUCT.format('', '-1')}", "its time is '-1'"),
+        (f"{TEMPLATE}\n{PRODUCT.format('', '0,002')}", "one may be a decimal comma"),
+        (f"{TEMPLATE}\n{PRODUCT.format('--cold-cache=wei ', 0.002)}", "only a part of the arrays is cold"),
+        (f"{TEMPLATE}\n{PRODUCT.format('mb64 ', 0.002)}", "the word 'mb64' before the problem is not understood"),
+        (PERF.format("mb2ic16oc32_iw100ow100kw3pw1"), "one-dimensional convolutions are not supported"),
+        (f"3:FAILED (errors:12 total:1024) __REPRO: --mode=P --matmul 64x32:32x16\n{BENCHDNN}", "FAILED (errors:12"),
+        (NCCL.format("reduce_perf", "NVIDIA H100", ROW), "reduce_perf: no operation of deepbench"),
+        (NCCL.format("all_reduce_perf", "NVIDIA H100", ROW[:46]), "a row with 6 words and 13 columns"),
+        (NCCL.format("all_reduce_perf", "NVIDIA H100", "# done"), "the table of times has no rows"),
+        (NCCL.format("all_reduce_perf", "x", ROW).replace(" time ", " cputime "), "its times are those of the CPU"),
+        (TABLE.format("50,5"), "its time is '50,5'"),
+        (TABLE.format("-"), "its time is '-'"),
+        (TABLE.format("50").replace(" 1760     16", "-1760     16"), "found -1760"),
+        (TABLE.format(""), "a row without time, which may be cut off"),
+    ],
+)
+def test_what_is_not_read_is_named_with_the_true_reason(text, reason):
+    with pytest.raises(BadInput) as error:
+        formats.to_results(formats.read(text, formats.ImportOptions()), formats.ImportOptions(), [])
+
+    assert reason in str(error.value)
+
+
+def test_tests_of_benchdnn_without_a_result_are_counted():
+    states = "0:SKIPPED (Case not supported) __REPRO: --matmul --dt=f16 8x8:8x8\n"
+    found = formats.read(f"{states}{states}1:PASSED __REPRO: --matmul 64x32:32x16\n{BENCHDNN}", formats.ImportOptions())
+
+    assert 1 == len(found.cases)
+    assert ["SKIPPED, 2 tests, the first: --matmul --dt=f16 8x8:8x8 (Case not supported)"] == found.left_out
+
+
+def test_other_sections_do_not_hide_those_that_are_read():
+    sections = [NCCL.format(f"{name}_perf", "NVIDIA H100", ROW) for name in ("all_reduce", "reduce")]
+    found = formats.read("\n".join([*sections, BENCHDNN]), formats.ImportOptions())
+    options = formats.ImportOptions()
+    alone = formats.read("\n".join(sections), options)
+
+    assert ["results of nccl-tests: put them into a file of their own"] == found.left_out
+    assert 2 == len(alone.cases)
+    assert alone.left_out[0].startswith("reduce_perf: no operation")
+
+
+@pytest.mark.parametrize("program", ["# rccl-tests version 2.17 rccl-headers=22707 rccl-library=22707\n", ""])
+def test_rccl_is_no_nccl(program):
+    found = formats.read(program + NCCL.format("all_reduce_perf", "AMD Instinct MI300X", ROW), formats.ImportOptions())
+
+    assert ("RCCL", "2.27.7" if program else None) == (found.library, found.version)
+    assert all(" rccl " in case.text for case in found.cases)
+
+
+def test_the_time_of_the_cpu_is_no_time_of_an_operation():
+    value = json.loads((FOLDER / "nccl_tests.json").read_text())
+    for result in value["results"]:
+        result["out_of_place"]["cpu_time"] = result["out_of_place"].pop("time")
+    found = formats.read(json.dumps(value), formats.ImportOptions())
+
+    assert all("place=in" in case.text for case in found.cases)
+    assert "its time is that of the CPU (-C 1)" in found.left_out[0]
+
+
+def test_benchmarks_that_claim_one_case_are_named(tmp_path):
+    benchmarks = [{"metadata": {"name": n}, "runs": [{"values": [1e-3]}] * 2} for n in ("gemm_64", "gemm_128")]
+    (tmp_path / "in.json").write_text(json.dumps({"version": "1.0", "benchmarks": benchmarks}))
+    options = formats.ImportOptions(case="gemm m=64 n=64 k=64 f32 openblas")
+    found, count = formats.import_file(tmp_path / "in.json", tmp_path / "out.jsonl", options)
+
+    assert 1 == count  # case, of two processes
+    assert "occurs twice in the file (gemm_64, gemm_128); the first one is used" in found.left_out[0]

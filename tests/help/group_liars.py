@@ -127,6 +127,16 @@ class GroupStale(GroupLiar):
             self.everything(send)
 
 
+class GroupEverySixth(GroupLiar):
+    """Every sixth call leaves what the receive buffers held."""
+
+    def execute(self, send, receive):
+        kept = receive.copy()
+        super().execute(send, receive)
+        if self.calls % 6 == 0:
+            receive[...] = kept
+
+
 class GroupArrival(GroupLiar):
     """All ranks add in the order in which they arrive: they agree, but the next call gives other bits."""
 

@@ -110,6 +110,43 @@ class Sneaky(Liar):
             super().execute(case, arrays)
 
 
+class EverySecond(Liar):
+    """Computes in every second call only; C then holds the answer of the call before."""
+
+    calls, period = 0, 2
+
+    def execute(self, case, arrays):
+        self.calls += 1
+        if self.calls % self.period:
+            super().execute(case, arrays)
+
+
+class EverySixteenth(EverySecond):
+    """Leaves out one call in sixteen."""
+
+    period = 16
+
+
+class InARow(Liar):
+    """Computes only if some time has passed since the call before: as long as nobody calls it in a loop."""
+
+    last_s = 0.0
+
+    def execute(self, case, arrays):
+        if time.perf_counter() - self.last_s > 20e-6:
+            super().execute(case, arrays)
+        self.last_s = time.perf_counter()
+
+
+class Rememberer(Liar):
+    """Remembers the product of the matrices at the same addresses, and adds it to C again and again."""
+
+    def execute(self, case, arrays):
+        if not hasattr(self, "known"):
+            self.known = self.product(arrays)
+        arrays["c"][...] = (self.known + arrays["c"]).astype(arrays["c"].dtype)
+
+
 class Skipper(Liar):
     """Leaves one element out."""
 
@@ -289,4 +326,4 @@ class CrashAtLoad(Liar):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-LIARS = {cls.__name__.lower(): cls for cls in [Honest, *Liar.__subclasses__()]}
+LIARS = {cls.__name__.lower(): cls for cls in [Honest, *Liar.__subclasses__(), EverySixteenth]}

@@ -106,7 +106,7 @@ def kernels_of_steps(*devices, rounds=3, fit="", precision="f32"):
         for e in read_suite(f"{TRAINED}:phase=train,devices={count}{fit}"):
             if e.pattern.op != "all_reduce":
                 words = [e.pattern.op, e.pattern.problem.text, e.pattern.direction, precision, "reference threads=1"]
-                text = " ".join([*words, *(f"{name}={value}" for name, value in e.pattern.settings)])
+                text = " ".join([*words, *(f"{name}={value}" for name, value in e.stated.items())])
                 sources.setdefault(text, []).append(e.source)
                 times[text] = ONE_KERNEL_S / (1 if e.pattern.op == "optimizer" else count)
     return [

@@ -2,6 +2,10 @@
 
 import dataclasses
 import itertools
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -216,6 +220,36 @@ def test_calls_are_counted_where_buffers_take_turns():
     assert 75 == found["calls_per_sample"]
     assert {20e-6} == set(found["samples_s"])
     assert "sure" == found["stopped"]
+
+
+def test_a_sleep_is_no_wait_for_a_cpu_and_a_busy_cpu_is():
+    clock, sleep = SystemClock(lambda calls: time.sleep(0.1) or 100_000_000), [sys.executable, "-c", "while True: pass"]
+    if clock.evidence().queued_ns is None:
+        pytest.skip("this system does not tell how long threads wait for a CPU")
+    slept = take_sample(clock, 1)
+
+    assert slept.queued_s < 0.05
+    (cpu, *_), allowed = os.sched_getaffinity(0), os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        busy = subprocess.Popen(["taskset", "-c", str(cpu), *sleep])
+        clock = SystemClock(lambda calls: spin(0.3))
+        waited = take_sample(clock, 1)
+    finally:
+        os.sched_setaffinity(0, allowed)
+        busy.kill()
+        busy.wait()
+
+    assert waited.queued_s > 0.03
+    assert waited.queued_s + waited.cpu_s == pytest.approx(0.3, abs=0.1)
+
+
+def spin(seconds):
+    """Nanoseconds of using a CPU for so long."""
+    begin = time.perf_counter_ns()
+    while time.perf_counter_ns() < begin + seconds * 1e9:
+        pass
+    return time.perf_counter_ns() - begin
 
 
 def test_the_real_clock_reads_evidence_that_grows():

@@ -6,6 +6,7 @@ import resource
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,14 @@ def test_a_group_ends_in_its_status(group_liar, liar, status, reason):
     assert status == record["status"], record["reason"]
     assert record["reason"] == reason or reason.format(host=host) in record["reason"], record["reason"]
     assert [] == ranks_left()
+
+
+def test_a_group_that_leaves_out_one_call_in_six_is_found(group_liar, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.QUICK", replace(QUICK, least_s=0.2, most_s=0.4))
+    record = group_liar("groupeverysixth")
+
+    assert "wrong" == record["status"]
+    assert "not deterministic: call" in record["reason"] or "after timing" in record["reason"]
 
 
 @pytest.mark.parametrize("liar", ["groupstopper", "grouphanger"])

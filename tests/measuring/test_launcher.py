@@ -327,3 +327,10 @@ def test_sockets_share_a_port_at_every_address():
 
     assert ["127.0.0.1", "127.0.0.2", "127.0.0.3"] == [host for host, _ in places]
     assert 1 == len({port for _, port in places})
+
+
+def test_a_pipe_in_place_of_the_file_of_rank_0_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "file", 0o600)
+
+    with pytest.raises(OSError, match="may have been written by another user"):
+        launcher._read_private(tmp_path / "file")

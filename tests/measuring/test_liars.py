@@ -13,6 +13,9 @@ ENDINGS = {
     "lazy": ("wrong", "every element"),
     "firstonly": ("wrong", "after timing"),
     "stale": ("wrong", "after timing"),
+    "everysecond": ("wrong", "does not compute in every call: after timing, call"),
+    "everysixteenth": ("wrong", "does not compute in every call: after timing, call"),
+    "rememberer": ("wrong", "keeps results of earlier calls: with other numbers in a and b, every element"),
     "remote": ("ok", None),
     "forgetful": ("wrong", "after timing"),
     "skipper": ("wrong", "every element"),
@@ -94,11 +97,25 @@ def test_a_worker_that_closes_its_connection_is_ended(run_liar):
     assert "closed its connection" in lines[-1]["reason"]
 
 
+def test_what_every_call_adds_to_tells_how_many_calls_did_their_work(deepbench, plugins, tmp_path):
+    """In f32, C grows with each call, also with those that are timed."""
+    liars = ["sneaky", "inarow", "everysixteenth"]
+    words = ("run", "gemm m=33 n=17 k=9 f32", "--backend", ",".join([*liars, "honest"]), "--quick", "-o", "out.jsonl")
+    done = deepbench(*words, DEEPBENCH_PLUGINS=str(plugins), **NO_LIBRARIES)
+    records = {r["backend"]: r for r in records_of(tmp_path / "out.jsonl")}
+
+    assert "ok" == records["honest"]["status"], records["honest"]["reason"]
+    for liar in liars:
+        assert "wrong" == records[liar]["status"], liar
+        assert "calls adds the same to the outputs, which contain" in records[liar]["reason"]
+    assert 1 == done.returncode
+
+
 @pytest.mark.long
 def test_work_that_was_not_done_is_found_by_the_measured_peak(deepbench, plugins, tmp_path):
     """A liar that computes only when it is checked exceeds the peak that OpenBLAS reaches."""
     done = deepbench(
-        *("run", "gemm", "m=600", "n=600", "k=600", "f32", "sneaky", "--quick", "-o", "out.jsonl"),
+        *("run", "gemm", "m=600", "n=600", "k=600", "beta=0", "f32", "sneaky", "--quick", "-o", "out.jsonl"),
         DEEPBENCH_PLUGINS=str(plugins),
         **{**NO_LIBRARIES, "DEEPBENCH_OPENBLAS_PATH": ""},
     )

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -147,3 +148,17 @@ def _runs(pid):
     except ProcessLookupError:
         return False
     return True
+
+
+def test_a_large_file_can_be_written_in_between(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            (tmp_path / "a").write_bytes(bytes(100))
+        with process.unlimited_files():
+            (tmp_path / "b").write_bytes(bytes(100))
+        with pytest.raises(OSError, match="File too large"):
+            (tmp_path / "c").write_bytes(bytes(100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,5 +1,7 @@
 """Two sides of one run: how they are said, which cases they share, when they are decided."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from deepbench.core.errors import BadInput
@@ -143,3 +145,44 @@ def test_the_gate_measures_again_with_a_named_library_only_if_trusted(tmp_path, 
         paths.append(samples.write(tmp_path / name, file.records, file.header))
     with pytest.raises(BadInput, match=f"DEEPBENCH_MKL_PATH={library}.*add --trust {paths[0]}"):
         sides.measure_again(*map(read_results, paths), [TEXT], trusted=False, on_load=print)
+
+
+def side_file(version, path):
+    header = samples.header(["gemm m=1 n=1 k=1 forward f32 openblas threads=1"])
+    header["libraries"] = {"openblas": {"library": {"name": "OpenBLAS", "version": version, "path": path}}}
+    return SimpleNamespace(header=header)
+
+
+OLD, NEW = side_file("0.3.27", "/old/libopenblas.so"), side_file("0.3.34", "/new/libopenblas.so")
+OF_PATH = "DEEPBENCH_OPENBLAS_PATH=/a/long/folder/with/the/old/one,/a/long/folder/with/the/new/one"
+
+
+def test_sides_that_load_other_libraries_are_called_by_their_versions():
+    both = sides.parse_sides(OF_PATH)
+
+    assert ("A: OpenBLAS 0.3.27", "B: OpenBLAS 0.3.34") == sides.names_of_sides(both, (OLD, NEW))
+    assert None is sides.same_libraries(both, (OLD, NEW))
+    assert ("threads=1", "threads=2") == sides.names_of_sides(sides.parse_sides("threads=1,2"), (OLD, OLD))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (OF_PATH, "does not name another library"),
+        ("MY_OWN_VARIABLE=1,2", "is not known to change what they do"),
+    ],
+)
+def test_sides_that_loaded_the_same_files_are_named(text, words):
+    found = sides.same_libraries(sides.parse_sides(text), (OLD, OLD))
+
+    assert words in found
+    assert "OpenBLAS 0.3.27 /old/libopenblas.so" in found
+
+
+def test_a_variable_that_is_known_to_tune_a_library_needs_no_other_file():
+    assert None is sides.same_libraries(sides.parse_sides("OPENBLAS_CORETYPE=Haswell,Prescott"), (OLD, OLD))
+
+
+def test_a_misspelt_variable_of_ours_is_refused():
+    with pytest.raises(BadInput, match=r"DEEPBENCH_OPENBLAS is no variable .*; did you mean DEEPBENCH_OPENBLAS_PATH\?"):
+        sides.parse_sides("DEEPBENCH_OPENBLAS=/old,/new")

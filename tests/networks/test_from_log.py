@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from deepbench.core.errors import BadInput
+from deepbench.networks.traces import kernel_rules as rules
 from deepbench.networks.traces.from_log import trace_log, trace_log_text
 from deepbench.networks.traces.kernels import case_of, flop_of
+from deepbench.networks.traces.logs import FUSED
 from deepbench.networks.traces.trace import parse_trace, suite_text
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -76,6 +78,8 @@ def test_two_steps_of_a_network_are_one():
     assert 29 == sum(c.operator == "onednn.reorder" for c in one.calls)
     assert one.is_training
     assert "onednn_3.12_two_steps.log, log of 2 steps" == one.source
+    # The bias of the transposed convolution, and its gradient.
+    assert (f"2 calls: {rules.BIASED}",) == one.notes
     assert () == one.buffers
     with pytest.raises(BadInput, match="in 3 steps, so the steps are not alike"):
         trace_log(path, 3)
@@ -143,7 +147,7 @@ def test_work_that_is_joined_with_a_kernel_is_said():
     assert "net.log, log" == read(plain).source
     trace = read("\n".join([plain, fused]))
     assert 1 == len(trace.counts)
-    assert "1 calls do more than their kernels" in trace.source
+    assert "1 call: more than its kernel is done" in " ".join(trace.notes)
 
 
 def test_integers_and_attention_like_products_of_onednn():
@@ -158,6 +162,168 @@ def test_integers_and_attention_like_products_of_onednn():
     heads = ("2x4x16x8:2x4x8x16", ("acbd", "adbc"))
     assert ["batched_gemm batch=8 m=16 n=16 k=8 a_t=1 forward f32"] == matmul(("f32",) * 3, *heads)
     assert ["gemm m=5 n=24 k=3 a_t=0 b_t=0 forward f32 beta=0"] == matmul(("f32",) * 3, "4x6x3:1x3x5", ("abc", "abc"))
+
+
+def product(kinds="f32 f32 f32", problem="64x32:32x16", attributes="", bias="", weights="blocked"):
+    """A line of a product with these types of source, weights and result."""
+    src, wei, dst = kinds.split()
+    tag = "abcd"[: len(problem.partition(":")[0].split("x"))]
+    bias = f" bia:{bias}::blocked:{tag}::f0_mask{1 << len(tag) - 1}" if bias else ""
+    arrays = f"src:{src}::blocked:{tag}::f0 wei:{wei}::{weights}:{tag}::f0{bias} dst:{dst}::blocked:{tag}::f0"
+    return onednn("matmul", "undef", arrays, problem, attributes=attributes)
+
+
+def image(
+    primitive, attributes="", kinds="f32 f32 f32", sizes="mb2_ic16oc32_ih14oh14kh3sh1dh0ph1_iw14ow14kw3sw1dw0pw1"
+):
+    src, wei, dst = kinds.split()
+    arrays = (
+        f"src:{src}::blocked:abcd::f0 wei:{wei}::blocked:abcd::f0 bia:f32::blocked:a::f0 dst:{dst}::blocked:abcd::f0"
+    )
+    return onednn(primitive, "forward_inference", arrays, sizes, "alg:direct", attributes)
+
+
+def other(primitive, arrays, problem, words="", way="forward_inference"):
+    return onednn(primitive, way, arrays, problem, words)
+
+
+GEMM = "gemm m=16 n=64 k=32 a_t=0 b_t=0 forward"
+BATCH = "batched_gemm batch=8 m=16 n=64 k=32 forward f32"
+CONV = "conv n=2 c=16 h=14 w=14 k=32 r=3 s=3 pad_h=1 pad_w=1 stride_h=1 stride_w=1 forward"
+DATA = "data_f32::blocked:abcd:f0"
+
+
+@pytest.mark.parametrize(
+    ("line", "kernel", "notes"),
+    [
+        (product(bias="f32", attributes="attr-post-ops:sum"), f"{GEMM} f32", [rules.BIASED]),
+        (product(problem="8x64x32:8x32x16", bias="f32"), BATCH, [rules.BIASED]),
+        (product(problem="8x64x32:8x32x16", attributes="attr-post-ops:sum"), BATCH, [rules.ADDED]),
+        (product(problem="1x64x32:8x32x16"), BATCH, [rules.SHARED]),
+        (product("s8 s8 s32", bias="s32"), f"{GEMM} i8 beta=0", [rules.BIASED]),
+        (product("s8 s8 f32", attributes="attr-scales:src:0:f32+wei:2:f32"), f"{GEMM} i8 beta=0", [rules.RESCALED]),
+        (product("bf16 bf16 f32", bias="f32"), f"{GEMM} bf16 beta=0", [rules.BIASED]),
+        (product(attributes="attr-post-ops:eltwise_relu:0.1"), f"{GEMM} f32 beta=0", [FUSED]),
+        (
+            product(attributes="attr-post-ops:eltwise_relu attr-dropout:undef attr-scratchpad:user"),
+            "linear m=16 n=64 k=32 forward f32 activation=relu bias=no",
+            [],
+        ),
+        (product(attributes="post_ops:'sum;'"), f"{GEMM} f32", []),
+        (image("convolution"), f"{CONV} f32 bias=yes", []),
+        (image("convolution", "attr-post-ops:sum"), f"{CONV} f32 bias=yes", [rules.ADDED]),
+        (
+            image("convolution", "attr-scales:wei:1:f32 attr-zero-points:src:0:s32", "s8 s8 s8"),
+            f"{CONV} i8 bias=yes",
+            [rules.RESCALED],
+        ),
+        (image("convolution", "attr-scales:dst:0", "u8 s8 u8"), f"{CONV} i8u8 bias=yes", []),
+        (
+            image("deconvolution", sizes="mb1_ic64oc32_ih14oh28kh2sh2dh0ph0_iw14ow28kw2sw2dw0pw0"),
+            "conv n=1 c=32 h=28 w=28 k=64 r=2 s=2 pad_h=0 pad_w=0 stride_h=2 stride_w=2 backward_data f32",
+            [rules.BIASED],
+        ),
+        (
+            other("inner_product", "src:bf16::blocked:ab wei:bf16::blocked:ab dst:f32::blocked:ab", "mb6ic16oc8"),
+            "gemm m=8 n=6 k=16 a_t=1 b_t=0 forward bf16 beta=0",
+            [],
+        ),
+        (
+            other("batch_normalization", DATA, "mb4ic64ih56iw56", "flags:CHR"),
+            "batch_norm n=4 c=64 h=56 w=56 forward f32 mode=training",
+            [FUSED],
+        ),
+        (
+            other("layer_normalization", "src:bf16::blocked:ab dst:bf16::blocked:ab", "8x768", "flags:CM"),
+            "rms_norm rows=8 columns=768 forward bf16",
+            [],
+        ),
+        (
+            other("softmax", "src:f32::blocked:ab dst:f32::blocked:ab", "8x768", "alg:softmax_log axis:1"),
+            "softmax rows=8 columns=768 forward f32",
+            [rules.LOGARITHM],
+        ),
+    ],
+)
+def test_how_a_call_of_onednn_differs_from_its_kernel_is_said(line, kernel, notes):
+    trace = read(line)
+
+    assert [kernel] == [call.kernel for call in trace.calls]
+    assert [f"1 call: {note}" for note in notes] == list(trace.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "moved", "reason"),
+    [
+        (product(attributes="attr-fpmath:bf16"), 14_336, "fpmath:bf16 may change its arithmetic"),
+        (product("f16 f16 f16", attributes="attr-acc-mode:f16"), 7_168, "acc-mode:f16 may change its arithmetic"),
+        (product(attributes="attr-new-word:1"), 14_336, "the attribute new-word:1"),
+        (product(attributes="attr-post-ops:dw:k3s1p1"), 14_336, "dw:k3s1p1 after it is not known"),
+        (product(weights="sparse"), 64 * 32 * 4 + 64 * 16 * 4, "the array wei is sparse"),
+        (product("f16 u4 f16", "1x5120:5120x17408"), 44_609_536, ""),
+        (product("f4_e2m1 f4_e2m1 f32"), 1024 + 256 + 4096, ""),
+        (product("f32 f32 bf16"), 8192 + 2048 + 2048, ""),
+        (product("bf16 bf16 f16"), 4096 + 1024 + 2048, ""),
+        (other("softmax", "src:f32::blocked:ab dst:bf16::blocked:ab", "32x1000", "axis:1"), 192_000, ""),
+        (other("eltwise", "src:f32::blocked:ab dst:s8::blocked:ab", "32x1000", "alg:eltwise_relu"), 160_000, ""),
+        (other("eltwise", DATA, "4x16x7x7", "alg:eltwise_relu alpha:0.1"), 25_088, "its alpha is 0.1"),
+        (other("eltwise", DATA, "4x16x7x7", "alg:eltwise_swish alpha:1.702"), 25_088, "its alpha is 1.702"),
+        (other("shuffle", DATA, "2x16x7x7", "axis:1 group:4"), 12_544, ""),
+        (other("shuffle", DATA.replace("data", "diff"), "2x16x7x7", "axis:1", "backward_data"), 12_544, ""),
+        (other("lrn", DATA, "mb2ic16ih7iw7ls5beta0.75", "alg:lrn_across_channels"), 12_544, ""),
+        (other("prelu", f"{DATA} weights_f32::blocked:abcd:f0", "4x16x7x7:1x16x1x1"), 25_152, ""),
+        (other("layer_normalization", "src:f32::blocked:ab dst:f32::blocked:ab", "8x768", "flags:GCH"), 49_152, "GCH"),
+    ],
+)
+def test_a_call_of_onednn_with_other_mathematics_or_types_is_no_kernel(line, moved, reason):
+    trace = read(line)
+
+    assert [(None, moved)] == [(call.kernel, call.bytes) for call in trace.calls]
+    assert reason in " ".join(trace.notes)
+
+
+def test_recurrent_layers_with_peepholes_or_summed_directions_are_no_kernel():
+    arrays = "src_layer_f32::blocked:abc:f0 wei_layer_f32:o:blocked:a:f0 {} bia_f32::blocked:abcd:f0"
+    arrays += " dst_layer_f32::blocked:abc:f0"
+
+    def lstm(more="", way="unidirectional_left2right", cell="vanilla_lstm"):
+        words = f"alg:{cell} direction:{way} activation:undef"
+        return read(other("rnn", arrays.format(more), "l1t10mb8sic64slc64dhc64dic64", words))
+
+    plain = lstm()
+    assert ["recurrent cell=lstm hidden=64 batch=8 timesteps=10 input_size=64 forward f32"] == list(plain.counts)
+    assert () == plain.notes
+    for changed, reason in (
+        (lstm("wei_peephole_f32::blocked:abc:f0"), "it has wei_peephole"),
+        (lstm(way="bidirectional_sum"), "its direction is bidirectional_sum"),
+        (lstm(cell="vanilla_augru"), "its cell is vanilla_augru"),
+    ):
+        assert {} == changed.counts
+        assert reason in " ".join(changed.notes)
+
+
+@pytest.mark.parametrize("cut", [0, 3])
+def test_a_line_that_is_cut_off_changes_nothing_about_equal_lines(cut):
+    lines = [product()] * 3
+    lines.insert(cut, product().removesuffix("0.1"))
+    trace = read("\n".join(lines))
+
+    assert {f"{GEMM} f32 beta=0": 3} == trace.counts
+    assert "1 call was not understood" in " ".join(trace.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (product("f32 x7 f32"), "'wei:x7::blocked:ab::f0' is no array whose type is known"),
+        ("onednn_verbose,v1,graph,exec,cpu,100002,sdp,matmul;softmax,,in0_f16:1,fpmath:strict,x,y,0.1", "of a graph"),
+    ],
+)
+def test_a_line_of_onednn_that_is_not_understood_whole_is_nothing(line, reason):
+    with pytest.raises(BadInput, match="no call was understood") as error:
+        read(line)
+
+    assert reason in str(error.value)
 
 
 # ---- AMD
@@ -182,9 +348,106 @@ def test_lines_that_are_not_understood_are_counted_and_the_first_is_quoted():
     trace = read("\n".join([bad[0], good, *bad[1:]]))
 
     assert 1 == len(trace.calls)
-    assert "3 lines were not understood, the first: ./rocblas-bench -f axpy" in trace.source
-    with pytest.raises(BadInput, match=r"ROCBLAS_LAYER=2.*axpy is no product"):
+    assert "3 calls were not understood, the first: rocblas-bench -f axpy" in " ".join(trace.notes)
+    with pytest.raises(BadInput, match=r"no call was understood: 3 calls .*axpy is no product"):
         read("\n".join(bad))
+
+
+ROCBLAS = (
+    "./rocblas-bench -f gemm_strided_batched -r f32_r --transposeA N --transposeB N -m 64 -n 32 -k 128 --alpha 1 "
+    "--lda 64 --stride_a {stride} --ldb 128 --stride_b 4096 --beta {beta} --ldc 64 --stride_c 2048 --batch_count 12"
+)
+HIPBLASLT = (
+    "hipblaslt-bench --api_method c -m 64 -n 8 -k 32 --lda 32 --ldb 32 --ldc 64 --ldd 64 --alpha 1 --beta 0 "
+    "--transA T --transB N --batch_count 1 --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r "
+    "--compute_type f32_r --activation_type none"
+)
+TYPED = "rocblas-bench -f gemm -r s -m 1024 -n 512 -k 256"
+F16 = "gemm m=64 n=8 k=32 a_t=1 b_t=0 forward f16 beta=0 result=narrow"
+MIOPEN = (
+    "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 2 -c 8 -H 16 -W 16 -k 8 -y 3 -x 3 -p 1 -q 1 "
+    "-u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1"
+)
+
+
+@pytest.mark.parametrize(
+    ("stride", "beta", "notes"),
+    [(8192, 0, []), (1, 0, [rules.SHARED]), (0, 0, [rules.SHARED]), (8192, 1, [rules.ADDED])],
+)
+def test_a_batch_of_rocblas_ends_with_its_size(stride, beta, notes):
+    trace = read(ROCBLAS.format(stride=stride, beta=beta) + " \n")
+
+    assert ["batched_gemm batch=12 m=64 n=32 k=128 forward f32"] == list(trace.counts)
+    assert [f"1 call: {note}" for note in notes] == list(trace.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"{TYPED}\n", "gemm m=1024 n=512 k=256 a_t=0 b_t=0 forward f32 beta=0"),
+        (
+            "hipblaslt-bench --a_type bf16_r --b_type bf16_r --c_type bf16_r --d_type bf16_r -m 8 -n 16 -k 32\n",
+            "gemm m=8 n=16 k=32 a_t=0 b_t=0 forward bf16 beta=0 result=narrow",
+        ),
+        ("hipblaslt-bench -m 64 -n 8 -k 32 -r f16_r --transA T --transB N -i 10 -v", F16),
+        (f"{HIPBLASLT}\necho -n next\n", F16),
+        (f"{HIPBLASLT}\nrm -f out.bin\nls -l\n", F16),
+        (f"{HIPBLASLT}; sleep 1\n", F16),
+        (f"{HIPBLASLT} 2>&1 | tee -a log.txt\n", F16),
+        (f"{HIPBLASLT} > out.csv && echo -n ok\n", F16),
+        (f"<pre>{HIPBLASLT}</pre>", F16),
+        (f"{HIPBLASLT}[2026-11-25T10:00:00][rank 2] next\n", F16),
+        (HIPBLASLT.replace("--alpha", "^\n   --alpha"), F16),
+        (HIPBLASLT.replace("--alpha", "`\n   --alpha"), F16),
+        (f"0: {HIPBLASLT}".replace("--alpha", "\\\n0:  --alpha"), F16),
+        (f"0: {HIPBLASLT}".replace(" --alpha 1", " --alpha\n0: 1"), F16),
+        (HIPBLASLT.replace("-m 64 -n 8 -k 32", "--sizem 64 --sizen 8 --sizek 32"), F16),
+    ],
+)
+def test_a_command_is_read_as_its_program_reads_it(text, found):
+    trace = read(text)
+
+    assert {found: 1} == trace.counts
+    assert () == trace.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TYPED, "ends with a size, which may be cut off"),
+        (
+            "rocblas-bench -f gemm -r s --transposeA N --transposeB N -m 8 -n 8 -k 8 --alpha 1 --lda 8 \n",
+            "before --ldb",
+        ),
+        (HIPBLASLT.partition(" --beta")[0] + "\n", "it ends before --beta, which hipblaslt writes"),
+        ("hipblaslt-bench -m 8 -n 8 -k 8\n", "it ends before --lda"),
+        (HIPBLASLT.replace("--beta 0", "--beta nan"), "beta is 'nan', no number"),
+        (HIPBLASLT.replace("-m 64", "--grouped_gemm -m 64"), "a group of products"),
+        (
+            "rocblas-bench -f gemm_ex -r h --batch_count 4 -m 8 -n 8 -k 8 --compute_type s",
+            "gemm_ex is one product, and --batch_count is 4",
+        ),
+        (MIOPEN.partition(" -q")[0] + " \n", "-F is missing"),
+        (MIOPEN.partition(" -l")[0], "-F is missing"),
+        (MIOPEN.partition(" -F")[0] + "\n", "-F is missing"),
+        (MIOPEN.replace("-p 1", "-p -1"), "a padding less than 0"),
+        ("MIOpenDriver bnorm -n 4 -c 8 -H 2 -W 2 -m 1 --forw 0", "-b is missing"),
+        ("MIOpenDriver bnormfp16fp32 -n 4 -c 8 -H 2 -W 2 -m 1 --forw 1", "fp16fp32 is no precision of ours"),
+        ("MIOpenDriver lrn -n 1 -c 8", "MIOpenDriver lrn is not read; conv, pool"),
+        ("which rocblas-bench\n/opt/rocm/bin/rocblas-bench\nhipblaslt-bench: command not found", "wanted the log"),
+    ],
+)
+def test_a_command_that_is_not_understood_whole_says_why(text, reason):
+    with pytest.raises(BadInput) as error:
+        read(text)
+
+    assert reason in str(error.value)
+
+
+def test_a_softmax_of_miopen_may_be_its_logarithm():
+    trace = read("MIOpenDriver softmax -n 16 -c 1000 -H 1 -W 1 -m 1 -a 2 -F 1 -t 1")
+
+    assert (f"1 call: {rules.LOGARITHM}",) == trace.notes
 
 
 # ---- cuDNN
@@ -240,6 +503,84 @@ def test_convolutions_of_cudnn(function, names, direction, last):
     assert [f"{SIZES} {direction} f16{layout}"] == kernels(cudnn(function, *arrays, CONVOLUTION))
 
 
+def value(name, text):
+    return f"i!     {name}: type=int; val={text};\n"
+
+
+def cudnn_conv(kinds="FLOAT FLOAT FLOAT", sums="FLOAT", math="DEFAULT_MATH", function="Forward", *more):
+    arrays = [tensor(n, s, k) for n, s, k in zip(("xDesc", "wDesc", "yDesc"), (X, W, Y), kinds.split(), strict=True)]
+    how = f"i!         mathType: type=cudnnMathType_t; val=CUDNN_{math} (0);\n"
+    described = CONVOLUTION.replace("CUDNN_DATA_FLOAT", f"CUDNN_DATA_{sums}") + how
+    return cudnn(f"cudnnConvolution{function}", *arrays, described, *more)
+
+
+RELU = "i!     activationDesc: type=a:\ni!         mode: type=a; val=CUDNN_ACTIVATION_RELU (1);\n"
+IDENTITY = "i!     activationDesc: type=a:\ni!         mode: type=a; val=CUDNN_ACTIVATION_IDENTITY (5);\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel", "notes"),
+    [
+        (cudnn_conv("HALF HALF HALF", "HALF"), f"{SIZES} forward f16f16", []),
+        (cudnn_conv("HALF HALF FLOAT"), f"{SIZES} forward f16 result=wide", []),
+        (cudnn_conv("INT8 INT8 FLOAT", "INT32"), f"{SIZES} forward i8 result=wide", [rules.RESCALED]),
+        (
+            cudnn_conv("FLOAT FLOAT FLOAT", "FLOAT", "FMA_MATH", "Forward", value("beta", "1.000000")),
+            f"{SIZES} forward f32",
+            [rules.ADDED],
+        ),
+        (
+            cudnn_conv("FLOAT FLOAT FLOAT", "FLOAT", "FMA_MATH", "BiasActivationForward", IDENTITY),
+            f"{SIZES} forward f32",
+            [],
+        ),
+        (
+            cudnn(
+                "cudnnBatchNormalizationForwardTrainingEx",
+                value("mode", "CUDNN_BATCHNORM_SPATIAL (1)"),
+                value("bnOps", "CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION (2)"),
+                tensor("xDesc", X),
+            ),
+            "batch_norm n=4 c=16 h=14 w=14 forward f32 mode=training",
+            [FUSED],
+        ),
+        (
+            cudnn(
+                "cudnnSoftmaxForward",
+                value("algo", "CUDNN_SOFTMAX_LOG (2)"),
+                value("mode", "CUDNN_SOFTMAX_MODE_INSTANCE (0)"),
+                tensor("xDesc", (32, 1000, 1, 1)),
+            ),
+            "softmax rows=32 columns=1000 forward f32",
+            [rules.LOGARITHM],
+        ),
+    ],
+)
+def test_how_a_call_of_cudnn_differs_from_its_kernel_is_said(text, kernel, notes):
+    trace = read(text)
+
+    assert [kernel] == [call.kernel for call in trace.calls]
+    assert [f"1 call: {note}" for note in notes] == list(trace.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (cudnn_conv(math="TENSOR_OP_MATH_ALLOW_CONVERSION"), "may be converted to fewer bits"),
+        (cudnn_conv("FLOAT FLOAT FLOAT", "HALF"), "no convolution of f32 that adds in f16"),
+        (cudnn_conv("HALF FLOAT HALF"), "no convolution of f16 and f32"),
+        (cudnn_conv("FLOAT FLOAT HALF"), "no kernel in f32 has results in f16"),
+        (
+            cudnn("cudnnActivationForward", RELU, tensor("xDesc", X), tensor("yDesc", X, "HALF")),
+            "its data have the types f16 and f32",
+        ),
+    ],
+)
+def test_a_call_of_cudnn_in_types_that_we_have_not_is_not_understood(text, reason):
+    with pytest.raises(BadInput, match=reason):
+        read(text)
+
+
 def test_cudnn_9_writes_without_marks():
     text = cudnn("cudnnConvolutionForward", tensor("xDesc", X), tensor("wDesc", W), tensor("yDesc", Y), CONVOLUTION)
     text = text.replace("I! CuDNN (v8302)", "cuDNN (v90000)").replace("i! Time", "Time").replace("i!", "")
@@ -248,9 +589,6 @@ def test_cudnn_9_writes_without_marks():
 
 
 def test_other_calls_of_cudnn():
-    def value(name, text):
-        return f"i!     {name}: type=int; val={text};\n"
-
     pooling = "i!     poolingDesc: type=cudnnPoolingDescriptor_t:\n" + "".join(
         f"i!         {line};\n"
         for line in (
@@ -289,8 +627,8 @@ def test_calls_of_cudnn_without_sizes_are_said_and_descriptions_are_not():
     trace = read(known + unknown + silent + known)
 
     assert 2 == len(trace.calls)
-    assert "1 line was not understood" in trace.source
-    assert "cudnnBackendExecute" in trace.source
+    assert "1 call was not understood" in " ".join(trace.notes)
+    assert "cudnnBackendExecute" in " ".join(trace.notes)
 
 
 # ---- all

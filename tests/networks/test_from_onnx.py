@@ -16,6 +16,7 @@ import numpy as np  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from deepbench.core.errors import BadInput, Unavailable  # noqa: E402
+from deepbench.networks.traces import kernel_rules as rules  # noqa: E402
 from deepbench.networks.traces import onnx_file  # noqa: E402
 from deepbench.networks.traces.from_onnx import trace_onnx  # noqa: E402
 from deepbench.networks.traces.kernels import flop_of  # noqa: E402
@@ -92,6 +93,54 @@ def test_padding_at_one_end_keeps_the_flop(tmp_path, side, window, stride):
 
     q = -(-side // stride)
     assert [2 * 2 * 5 * q * q * 3 * window**2] == list(map(flop_of, found))
+
+
+def test_padding_that_is_the_same_at_both_ends_has_no_note(tmp_path):
+    conv = node("Conv", "x", "w", auto_pad="SAME_LOWER")
+    trace = trace_onnx(saved(tmp_path, [conv], [value("x", 1, 3, 14, 14)], [weight("w", 8, 3, 3, 3)]), {})
+
+    assert ["conv n=1 c=3 h=14 w=14 k=8 r=3 s=3 pad_h=1 pad_w=1 stride_h=1 stride_w=1 forward f32"] == list(
+        trace.counts
+    )
+    assert () == trace.notes
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "kernel", "note"),
+    [
+        (
+            node("ConvTranspose", "x", "w", "b", strides=[2, 2]),
+            [value("x", 1, 8, 7, 7), value("w", 8, 4, 2, 2), value("b", 4)],
+            "conv n=1 c=4 h=14 w=14 k=8 r=2 s=2 pad_h=0 pad_w=0 stride_h=2 stride_w=2 backward_data f32",
+            rules.BIASED,
+        ),
+        (
+            node("Gemm", "x", "w", "b"),
+            [value("x", 8, 32), value("w", 32, 16), value("b", 16)],
+            "gemm m=16 n=8 k=32 a_t=0 b_t=0 forward f32 beta=0",
+            rules.BIASED,
+        ),
+        (
+            node("MatMul", "x", "w"),
+            [value("x", 1, 64, 32), value("w", 8, 32, 16)],
+            "batched_gemm batch=8 m=16 n=64 k=32 forward f32",
+            rules.SHARED,
+        ),
+        (node("LogSoftmax", "x"), [value("x", 2, 10)], "softmax rows=2 columns=10 forward f32", rules.LOGARITHM),
+    ],
+)
+def test_how_an_operator_differs_from_its_kernel_is_said(tmp_path, operator, inputs, kernel, note):
+    trace = trace_onnx(saved(tmp_path, [operator], inputs), {})
+
+    assert [kernel] == list(trace.counts)
+    assert (f"1 call: {note}",) == trace.notes
+
+
+def test_peepholes_are_no_kernel(tmp_path):
+    inputs = [value("x", 5, 2, 8), value("w", 1, 64, 8), value("r", 1, 64, 16), value("p", 1, 48)]
+    lstm = node("LSTM", "x", "w", "r", "", "", "", "", "p", hidden_size=16)
+
+    assert {} == trace_onnx(saved(tmp_path, [lstm], inputs), {}).counts
 
 
 def test_a_transposed_convolution_is_a_data_gradient(tmp_path):
@@ -392,7 +441,9 @@ def test_operators_of_others_need_shapes_in_the_file(tmp_path):
         return trace_onnx(path, {})
 
     assert ["com.example.FusedThing", "Tanh"] == [c.operator for c in trace(True).calls]
-    with pytest.raises(BadInput, match="'h' cannot be told"):
+    with pytest.raises(
+        BadInput, match=r"'h', the result of FusedThing of com\.example, which is none of ONNX, cannot be told"
+    ):
         trace(False)
 
 
@@ -440,7 +491,7 @@ def test_changed_bytes_give_a_trace_or_a_sentence(tmp_path):
 
 
 def test_arrays_that_do_not_fit_get_a_sentence(tmp_path):
-    with pytest.raises(BadInput, match="do not fit together"):
+    with pytest.raises(BadInput, match="MatMul or its arrays are not valid"):
         kernels(tmp_path, node("MatMul", "x", "w"), [value("x", 3, 5)], [weight("w", 6, 7)])
     with pytest.raises(BadInput, match="'z' is read before"):
         kernels(tmp_path, node("Tanh", "z"), [value("x", 3, 5)])
@@ -472,6 +523,7 @@ def test_a_trace_is_a_suite_like_any_other(tmp_path):
         ("deepspeech2", {"hidden": 64, "layers": 2, "batch": 2, "frames": 101}),
     ],
 )
+@pytest.mark.costly
 def test_the_work_is_what_pytorch_does(tmp_path, monkeypatch, name, settings):
     torch = pytest.importorskip("torch")
     import warnings

@@ -366,3 +366,56 @@ def test_arguments_and_functions_of_a_program(tmp_path):
         program.load(str(tmp_path / "other.py") + ":build", {}, False)
     with pytest.raises(BadInput, match=r"FILE\.py:FUNCTION"):
         program.load("net", {}, False)
+
+
+class _Attention(torch.nn.Module):
+    def forward(self, query):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.nn.functional.scaled_dot_product_attention(query, query, value=query)
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_attention_under_autocast_has_the_type_in_which_it_runs(is_training):
+    query = torch.ones(1, 4, 16, 32, requires_grad=is_training)
+    network = _Attention()
+
+    def step():
+        result = network(query)
+        if is_training:
+            result.float().sum().backward()
+
+    trace = trace_torch(step, [network], "attention", "test", is_training)
+
+    kernels = [kernel for kernel in trace.counts if kernel.startswith("attention ")]
+    assert 1 + is_training == len(kernels)
+    assert all(" bf16" in kernel for kernel in kernels)
+
+
+def test_autocast_of_shapes_is_said_for_attention_and_for_other_devices():
+    class Linear(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            with torch.autocast("xpu", dtype=torch.bfloat16):
+                return self.part(x)
+
+    for network, shape in ((_Attention(), (1, 4, 16, 32)), (Linear().to("meta"), (2, 8))):
+        x = torch.ones(shape, device="meta")
+        trace = trace_torch(lambda network=network, x=x: network(x), [network], "shapes", "test", False)
+        assert "autocast was not applied" in " ".join(trace.notes)
+
+
+def test_a_layer_that_autocast_runs_in_part_is_said():
+    layer = torch.nn.GRU(16, 32)
+    x = torch.ones(5, 2, 16)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer(x)
+
+    trace = trace_torch(step, [layer], "gru", "test", False)
+
+    assert [" f32" in kernel for kernel in trace.counts] == [True]
+    assert "autocast runs a part of it in fewer bits" in " ".join(trace.notes)

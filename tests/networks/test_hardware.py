@@ -1,6 +1,7 @@
 """Files of hardware: what they may say, what is refused, and what knobs do to them."""
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies
@@ -8,6 +9,7 @@ from hypothesis import given, strategies
 from deepbench.core.errors import BadInput
 from deepbench.judge.limits import Limits
 from deepbench.networks.what_if.hardware import Hardware, MemoryLevel, Overhead
+from deepbench.networks.what_if.knobs import Knob
 from tests.conftest import ROOT
 
 TEXT = """
@@ -166,6 +168,14 @@ def test_measured_hardware_has_what_a_file_knows():
     assert (2, "cpu", "measured") == (MEASURED.threads, MEASURED.device, MEASURED.origin)
 
 
+def test_a_peak_that_other_programs_disturbed_is_said():
+    lines = [{**line, "disturbed": line["what"] == "compute"} for line in LINES]
+
+    assert ["Other programs disturbed the measurement of the peak rate of f32, bf16."] == [
+        remark for remark in Hardware.measured(Limits(lines, CACHES), "here", 2).remarks if "disturbed" in remark
+    ]
+
+
 def test_a_level_that_was_not_measured_does_not_count():
     lines = [line for line in LINES if line.get("bytes") != 2**14]
     hardware = Hardware.measured(Limits(lines, CACHES), "here", 2)
@@ -228,8 +238,8 @@ def test_knobs_change_one_value_or_all():
     ("knob", "sentence"),
     [
         ("memory.L3.bytes*2", "has no value 'memory.L3.bytes'; it has .*memory.L2.bytes.*did you mean"),
-        ("memory.bytes*2", "has no memory.HBM.bytes; set it: memory.HBM.bytes=1e9"),
-        ("overhead.operator_s/2", "has no overhead.operator_s; set it"),
+        ("memory.bytes*2", "has no memory.HBM.bytes, so there is nothing to compare"),
+        ("overhead.operator_s/2", "has no overhead.operator_s, so .*--write-hardware"),
         ("peak.f64*2", "has no value 'peak.f64'"),
         ("clock*2", "has no value 'clock'"),
         ("peak.bf16=1e30", "wanted a value from"),
@@ -244,6 +254,27 @@ def test_knobs_change_one_value_or_all():
 def test_knobs_that_cannot_be_turned(knob, sentence):
     with pytest.raises(BadInput, match=sentence):
         HARDWARE.replace(knob)
+
+
+@pytest.mark.parametrize("knobs", [("peak.f32*2", "peak.f16*2"), ("peak*2", "peak.f16*3"), ("peak.bf16/2", "peak*2")])
+def test_the_order_of_knobs_of_peaks_does_not_count(knobs):
+    one, other = HARDWARE.replace(*knobs), HARDWARE.replace(*reversed(knobs))
+
+    assert dict(one.peak) == dict(other.peak)
+
+
+def test_a_peak_that_is_that_of_f32_is_scaled_from_its_value_before_the_change():
+    assert 3e13 == HARDWARE.replace("peak.f32*2", "peak.f16*2").peak_of("f16")
+
+
+@pytest.mark.parametrize("knob", ["units=2", "overhead.operator_s=1e-6", "memory.HBM.bytes=1e9"])
+def test_a_value_that_is_unknown_before_a_change_cannot_be_compared(knob):
+    with pytest.raises(BadInput, match="so there is nothing to compare a change with"):
+        replace(HARDWARE, units=None).changed(Knob.parse(knob))
+
+
+def test_a_peak_that_is_that_of_f32_may_be_set():
+    assert 1e14 == HARDWARE.changed(Knob.parse("peak.f16=1e14")).peak_of("f16")
 
 
 def test_every_named_knob_can_be_turned():

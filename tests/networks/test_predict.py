@@ -26,9 +26,12 @@ class Known:
         if case.op == "elementwise" and case.problem.kind == "add":
             size = 12 * case.problem.n
             each = {"hot": 1e-9, "cold": 3e-9}[state]
-            return Time(each * size, 0.5 * each * size, 2 * each * size), False
+            is_disturbed = "addition" in self.disturbed
+            return Time.at_most(each * size) if is_disturbed else Time(each * size, 0.5 * each * size, 2 * each * size)
         found = self.seconds.get((case.op, state))
-        return None if found is None else (Time(found, 0.9 * found, 1.2 * found), case.op in self.disturbed)
+        if found is None or case.op in self.disturbed:
+            return None if found is None else Time.at_most(found)
+        return Time(found, 0.9 * found, 1.2 * found)
 
     def reason(self, case, library):
         return "not measured"
@@ -121,6 +124,19 @@ def test_a_disturbed_time_is_marked():
     )
 
     assert found.parts[0].disturbed
+
+
+def test_disturbed_additions_disturb_what_is_estimated_from_them():
+    calls = [call(GEMM, (0,), (1,)), call(RELU, (1,), (2,), moved=3072), call(None, (2,), (3,), moved=3072)]
+    known = Known({("gemm", "hot"): 1.0, ("gemm", "cold"): 1.0}, disturbed=("addition",))
+    found = predict(trace(calls, (100, 100, 100, 100)), known, "torch", 1, CAPACITY, None)
+
+    assert ["elementwise"] == [part.need.kernel.split()[0] for part in found.disturbed]
+    assert found.others.is_bound
+    assert found.time.is_bound
+    assert None is found.time.low_s
+    estimated = found.others.seconds + found.disturbed[0].time.seconds
+    assert found.disturbed_share == pytest.approx(estimated / found.time.seconds)
 
 
 @pytest.mark.parametrize("size", [1, 12 * 2**8, 12 * 3000, 12 * 2**24, 12 * 2**27])

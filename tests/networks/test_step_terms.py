@@ -46,6 +46,14 @@ def test_what_has_no_time_or_a_disturbed_one_is_left_out_and_counted():
         assert not [t for t in application.terms if t.label.startswith("gemm")]
 
 
+def test_operators_with_the_price_of_disturbed_additions_are_left_out_and_counted():
+    application = application_of(prediction(disturbed=("addition",)))
+
+    assert OTHERS not in {term.label for term in application.terms}
+    assert {"left out because other programs disturbed their times": 1} == application.remarks
+    assert len(application.terms) + 1 == application.kernels
+
+
 def test_a_chain_of_operators_is_known_by_its_bytes():
     chain = trace([call(RELU, [0], [0], 8000, operators=4)], (10, 10))
     (term,) = application_of(predict(chain, Known(SECONDS), "torch", 1, CAPACITY, None)).terms

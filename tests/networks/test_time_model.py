@@ -255,6 +255,18 @@ def test_too_few_times_give_a_wider_group_and_then_the_roofline():
     assert "no operation has times of 8 problems" in only_few.sentence
 
 
+def test_times_of_several_fits_count_once_and_are_pooled():
+    """Products of onednn have a fit of their own, and those of mkl, of which there are few, one together with them."""
+    times = times_of(products(30), noise=0.2)
+    few = {gemm(c.problem.m, c.problem.n, c.problem.k, backend="mkl"): 5 * t for c, t in list(times.items())[:3]}
+    model = TimeModel(HARDWARE, times | few)
+    narrow, wide = model.fit_of(gemm(9, 9, 9)), model.fit_of(gemm(9, 9, 9, backend="mkl"))
+
+    assert (len(times), len(times) + 3) == (narrow.errors.count, wide.errors.count)
+    assert f"2 fits to {len(times) + 3} times of this machine" in model.sentence
+    assert Errors.of([*narrow.own.values(), *(wide.own[case] for case in few)]) == model.errors
+
+
 def test_an_error_without_times_is_unknown_and_not_zero():
     assert Errors(1.0, 1.0, 1.0, 0) == Errors.of([])
     assert "no times" in TimeModel(HARDWARE, {}).sentence

@@ -152,6 +152,15 @@ def test_a_faster_library_is_used_where_it_becomes_the_fastest():
     assert 1.1e-2 == pytest.approx(less.after_s) == pytest.approx(elsewhere.after_s)
 
 
+def test_the_interval_of_a_sum_has_what_the_measured_times_leave_open():
+    """A term is twice as fast and the other as before: the measured times decide how much each counts."""
+    halved, same = gemm(512, 8, 512, backend="mkl"), COMPUTES
+    application = ModelledApplication("", [term(halved, 1.0, interval=0.1), term(same, 1.0, interval=0.1)])
+    found = effects.what_if(application, exact(same)[1], Change.parse("time.mkl/2"))
+
+    assert (0.75, 0.725, 0.775) == pytest.approx((found.ratio.value, found.ratio.low, found.ratio.high))
+
+
 def test_hardware_leaves_kernels_on_their_library():
     application, model = exact(COMPUTES)
     rival = term(gemm(1024, 1024, 1024, backend="mkl"), 1.001 * application.seconds)
@@ -200,6 +209,26 @@ def test_elasticities_of_all_rates_and_fixed_costs_add_up_to_minus_one(units):
     assert -1 == pytest.approx(sum(rates) - sum(costs), abs=0.01)
     assert all(e <= 1e-9 for e in rates)
     assert all(e >= -1e-9 for e in costs)
+
+
+def in_bf16(hardware):
+    """The elasticities of a product in bf16 that computes, on this hardware."""
+    case = gemm(2048, 2048, 2048, "bf16")
+    application = ModelledApplication("", [term(case, 1.0)])
+    return {s.knob: s.elasticity for s in effects.sensitivity(application, effects.model_of([application], hardware))}
+
+
+def test_the_peak_of_f32_matters_where_it_is_the_only_one():
+    found = in_bf16(replace(HARDWARE, peak={"f32": 1e11}))
+
+    assert "peak.f32" == next(iter(found))
+    assert found["peak.f32"] < -0.9
+
+
+def test_a_peak_that_equals_that_of_f32_has_its_full_elasticity():
+    found = in_bf16(replace(HARDWARE, peak={"f32": 1e11, "bf16": 1e11}))
+
+    assert found["peak.bf16"] < -0.9
 
 
 def test_the_knob_that_helps_most_is_first():

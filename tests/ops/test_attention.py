@@ -40,6 +40,19 @@ def test_a_cache_is_read_once_and_only_as_far_as_the_window_reaches():
     assert 0 == op.traffic_bytes(whole, 10**6)
 
 
+def test_gradients_of_keys_that_no_query_sees_are_written():
+    text = "attention batch=1 heads=2 kv_heads=1 queries=1 keys=77 head_size=16 mask=causal window=7 backward {}"
+    f32, bf16 = (parse_case(f"{text.format(kind)} reference threads=1") for kind in ("f32", "bf16"))
+    queries, seen, keys = 2 * 2 * 32, 7 * 32, 77 * 32  # rows with their gradients; rows that are read; gradients
+    numbers = queries + seen + keys
+    op = find_op("attention")
+    arrays = op.operands(f32)
+
+    assert [4 * numbers + 8, 2 * numbers + 8] == [op.traffic_bytes(f32), op.traffic_bytes(bf16)]
+    assert not op.reference(f32, arrays)["dk"][0, 0, :70].any()  # zeros that a kernel must write
+    assert any(not c.tolerance.all() for c in op.compare(f32, arrays) if c.output == "dk")
+
+
 def test_lengths_are_the_same_every_time_and_one_sequence_is_the_longest():
     p = parse_case(f"{PAGED} forward f32 reference threads=1").problem
 
@@ -54,6 +67,7 @@ def test_lengths_are_the_same_every_time_and_one_sequence_is_the_longest():
         ("heads=3", "multiple of kv_heads"),
         ("mask=none window=4", "window needs mask=causal"),
         ("queries=80", "at most keys"),
+        ("lengths=spread batch=2147483647", "with lengths=spread, batch must be at most 1048576"),
     ],
 )
 def test_impossible_problems_are_refused(change, message):
@@ -62,6 +76,14 @@ def test_impossible_problems_are_refused(change, message):
 
     with pytest.raises(BadInput, match=message):
         parse_case(f"attention {text} forward f32 reference threads=1")
+
+
+def test_any_number_of_equal_sequences_is_counted_at_once():
+    text = "batch=2147483647 heads=1 kv_heads=1 queries=1 keys=3 head_size=1 page=2 forward f32 reference threads=1"
+    case = parse_case(f"attention {text}")
+
+    assert 2147483647 * 3 * 4 == case.operation.flop(case)
+    assert 4 * 2147483647 * (2 + 2 * 3 + 2) == case.operation.traffic_bytes(case)
 
 
 def test_equal_problems_have_one_text():

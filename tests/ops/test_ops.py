@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from deepbench.core import operands
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops, find_op
@@ -60,6 +61,7 @@ def texts():
 
 
 TEXTS = list(texts())
+GEMMS = [f"gemm m=33 n=17 k=9 {words} reference threads=1" for words in ("forward f32", "b_t=1 forward i8")]
 
 
 def solved(text):
@@ -70,6 +72,45 @@ def solved(text):
     for name, values in op.reference(c, arrays).items():
         arrays[name][...] = values
     return c, op, arrays
+
+
+def test_the_outputs_follow_free_inputs_and_the_old_ones_are_wrong():
+    """Moved numbers give another right result, which the check knows; a remembered one fails it."""
+    found = set()
+    for text in [*TEXTS, *GEMMS]:
+        c, op, arrays = solved(text)
+        free = op.free_inputs(c)
+        if not free or any(arrays[name].size < 2 for name in free):
+            continue
+        before = {name: arrays[name].copy() for name in free}
+        for name in free:
+            operands.rotate(arrays[name])
+            assert np.array_equal(np.roll(before[name].reshape(-1), -1), arrays[name].reshape(-1)), text
+        assert not check(op, c, arrays).passed, text
+        op.reset(c, arrays)
+        for name, values in op.reference(c, arrays).items():
+            arrays[name][...] = values
+        assert check(op, c, arrays).passed, text
+        found.add(c.op)
+    assert {"gemm", "batched_gemm", "conv", "linear", "layer_norm", "sparse_gemm", "weight_only_gemm"} <= found
+
+
+@pytest.mark.parametrize(
+    "text", ["gemm m=40 n=30 k=20 a_t=1", "gemm m=1 n=1 k=1", "sparse_gemm m=40 n=30 k=20 sparsity=50"]
+)
+def test_outputs_that_every_call_adds_to_tell_how_many_calls_they_contain(text):
+    c = parse_case(f"{text} forward f32 reference threads=1")
+    op = find_op(c.op)
+    arrays, once = op.operands(c), op.reference(c, op.operands(c))["c"]
+    initial = arrays["c"].copy()
+    for calls in (0, 1, 7, 100_000):
+        arrays["c"][...] = initial + calls * (once - initial)
+
+        assert calls == pytest.approx(op.calls_in(c, arrays), rel=1e-3, abs=1e-3)
+    for words in ("beta=0", "result=narrow"):
+        other = parse_case(f"{text} forward bf16 reference threads=1 {words}")
+
+        assert op.calls_in(other, op.operands(other)) is None
 
 
 def outputs(op, arrays):

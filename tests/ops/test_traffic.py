@@ -221,3 +221,21 @@ def test_the_largest_problem_is_counted_as_soon_as_a_small_one(name):
 def test_what_is_drawn_for_each_problem_has_a_limit(problem, sentence):
     with pytest.raises(BadInput, match=sentence):
         parse_pattern(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [  # what is read of x, w or dy, and what is written
+        ("conv n=2 c=3 h=8 w=6 k=5 r=1 s=1 stride_h=2 stride_w=2 forward", 2 * 3 * 4 * 3 + 5 * 3 + 2 * 5 * 4 * 3),
+        ("conv n=2 c=3 h=8 w=6 k=5 r=1 s=1 stride_h=2 stride_w=2 backward_data", 2 * 5 * 4 * 3 + 5 * 3 + 2 * 3 * 48),
+        ("conv n=2 c=3 h=8 w=6 k=5 r=1 s=1 stride_h=2 stride_w=2 backward_weights", 2 * 3 * 12 + 2 * 5 * 12 + 5 * 3),
+        ("conv n=1 c=2 h=3 w=3 k=4 r=1 s=1 pad_h=1 pad_w=1 backward_data", 4 * 9 + 8 + 2 * 9),
+        ("conv n=1 c=2 h=3 w=3 k=4 r=1 s=1 pad_h=1 pad_w=1 backward_weights", 2 * 9 + 4 * 9 + 8),
+        ("conv n=1 c=2 h=3 w=3 k=4 r=1 s=1 pad_h=1 pad_w=1 backward_weights bias=yes", 2 * 9 + 4 * 25 + 8 + 4),
+        ("conv n=1 c=2 h=1 w=3 k=4 r=3 s=1 pad_h=1 forward", 2 * 3 + 4 * 2 + 4 * 3),
+        ("pooling kind=max n=2 c=3 h=8 w=6 r=1 s=2 stride_h=2 stride_w=3 forward", 2 * 3 * (4 * 4 + 4 * 2)),
+    ],
+)
+def test_what_only_meets_padding_or_is_skipped_is_not_read(text, elements):
+    assert 4 * elements == traffic(f"{text} f32 reference threads=1")
+    assert 0 == traffic(f"{text} f32 reference threads=1", operands(f"{text} f32 reference threads=1"))

@@ -365,10 +365,15 @@ def test_a_filter_that_names_nothing_is_refused(choices, expected):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", "the header fits no op"),
+        (b"", "the header is that of no operation"),
         (b"m,n,k\n", "no problem in it"),
-        (b"m,n\n1,2\n", "missing: k"),
-        (b"m,n,k,colour\n1,2,3,red\n", "unknown: colour"),
+        (b"m,n\n1,2\n", "for the nearest one, gemm, it lacks k"),
+        (b"m,n,k,colour\n1,2,3,red\n", "it has colour, which is unknown there"),
+        (b"op,m,n,k,colour\ngemm,1,2,3,red\n", "no operation has the column 'colour'"),
+        (b"op,m,n,k,kind\ngemm,1,2,3,relu\n", "gemm has no kind; leave this cell empty"),
+        (b"op,m,n,k\ngem,1,2,3\n", "did you mean gemm"),
+        (b"op,m,n,k,precision\ngemm,1,2,3,f33\n", "f33"),
+        (b"op,m,n,k,count\ngemm,1,2,3,0\n", "count must be a whole number from 1"),
         (b"m,n,k,k\n1,2,3,4\n", "'k' twice"),
         (b"m,n,k\n1,2\n", "line 2: 2 cells, the header has 3"),
         (b"m,n,k\n1,two,3\n", "line 2: n must be a whole number, found 'two'"),
@@ -387,6 +392,17 @@ def test_a_bad_csv_gets_one_sentence_with_the_line(tmp_path, content, expected):
         planned([str(path)])
 
     assert expected in str(error.value)
+
+
+def test_rows_may_name_their_operation_precision_count_and_name(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("op,m,n,k,kind,precision,count,name\ngemm,8,9,7,,bf16,3,up\nelementwise,,64,,relu,f32,,act\n")
+    found = planned([str(path)], backends=("reference",))
+
+    assert ["gemm m=8 n=9 k=7 a_t=0 b_t=0 forward bf16", "elementwise kind=relu n=64 forward f32"] == [
+        p.case.text.partition(" reference")[0] for p in found
+    ]
+    assert [(3, "up"), (None, "act")] == [(p.sources[0].get("count"), p.sources[0]["label"]) for p in found]
 
 
 @pytest.mark.parametrize("content", [b"\xef\xbb\xbfm,n,k\r\n1,2,3\r\n", b"m, n ,k\n\n 1,2,3 \n\n"])

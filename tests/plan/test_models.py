@@ -368,7 +368,7 @@ def test_the_units_of_a_step_are_those_of_all_devices():
         ("mlperf/resnet50_v15:phase=train,devices=0", "devices must be a whole number from 1"),
         ("mlperf/resnet50_v15:phase=inference,devices=2", "no parameter 'devices' in the phase inference"),
         ("mlperf/dlrm_dcnv2:phase=train,devices=2", "it has all_to_all and all_reduce (DLRM-DCNv2)"),
-        ("mlperf/ncf_v06:phase=train,devices=2", "it has none (NCF, v0.6)"),
+        ("mlperf/rgat:phase=train,devices=2", "it has none (R-GAT)"),
     ],
 )
 def test_devices_that_make_no_sense_are_refused(name, sentence):
@@ -469,3 +469,153 @@ def test_sizes_in_capitals_are_names(tmp_path):
 
     (entry,) = read_suite(f"{path}:batch=4")
     assert "m=256 n=64 k=64 a_t=0 b_t=0" == entry.pattern.problem.text
+
+
+# Of these models a step changes or exchanges other numbers than all parameters: dense layers only, adapters only.
+OTHER_PARAMETERS = {"mlperf/dlrm_dcnv2": 16044545, "mlperf/llama2_70b_lora": 44564480}
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "train" in phases_of(name) and name != "mlperf/rgat"])
+def test_a_training_step_changes_and_exchanges_every_parameter(name):
+    """An optimizer that changes those of another network would be found here, and a step without one."""
+    model = model_of(name)
+    phase, values = model.chosen({"phase": "train"})
+    rows = model.rows(phase, values)
+    numbers = {
+        op: sum(row.count * row.values["n"] for row in rows if row.op in ops)
+        for op, ops in {"optimizer": ("optimizer",), "exchange": ("all_reduce", "reduce_scatter")}.items()
+    }
+    parameters = OTHER_PARAMETERS.get(name, model.weights(phase, values))
+    is_divided = name == "mlperf/deepseek_v3_r1"  # each device has its own experts
+    experts = 58 * 256 * 3 * 7168 * 2048 * is_divided
+
+    assert numbers == pytest.approx({"optimizer": parameters, "exchange": parameters - experts}, rel=1e-6)
+
+
+# What has the size of the network, whatever the batch.
+OF_THE_NETWORK = ("optimizer", "all_reduce", "all_gather", "reduce_scatter")
+
+
+def test_every_size_but_those_of_the_network_grows_with_the_batch():
+    for name in MODELS:
+        model = model_of(name)
+        for phase in model.phases:
+            own = model.parameters(phase)
+            once, twice = (model.rows(phase, {**own, "batch": factor * own["batch"]}) for factor in (1, 2))
+            fixed = [a.op for a, b in zip(once, twice, strict=True) if a.values == b.values]
+            assert not set(fixed) - set(OF_THE_NETWORK), f"{name}, {phase}"
+
+
+def calls_of(name, op):
+    """(size, count) of each row of a collective."""
+    return [(e.pattern.problem.n, e.source["count"]) for e in read_suite(name) if e.pattern.op == op]
+
+
+def test_tokens_and_rows_go_to_other_devices_and_back_in_both_directions():
+    of_deepseek = calls_of("mlperf/deepseek_v3_r1:phase=train", "all_to_all")
+    of_dlrm = calls_of("mlperf/dlrm_dcnv2:phase=train,batch=16384", "all_to_all")
+
+    assert [(4096 * 8 * 7168, 4 * 58)] == of_deepseek
+    assert [(16384 * 26 * 128, 2), (16384 * 214, 1)] == of_dlrm
+    for ranks in (3, 7):  # parts are equal
+        assert [4 * 24] == [count for _, count in calls_of(f"mlperf/gpt_oss_20b:ranks={ranks}", "all_to_all")]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("mlperf/llama31_405b:phase=train", 402699272192),
+        ("mlperf/llama31_405b:phase=prefill", 405853388800),
+        ("mlperf/llama31_405b:phase=decode", 405853388800),
+        ("mlperf/deepseek_v3_r1:phase=train", 671026419200 - 2 * 1024 * 7168),
+        ("mlperf/deepseek_v3_r1:phase=decode", 671026419200),
+    ],
+)
+def test_a_network_with_another_vocabulary_in_training_has_other_parameters(name, parameters):
+    assert parameters == suites.pass_of(name).weights
+
+
+def kernels(name):
+    """(operation, kind or nothing) → how often a pass calls it, forward."""
+    found = {}
+    for e in read_suite(name):
+        if e.pattern.direction == "forward":
+            key = (e.pattern.op, getattr(e.pattern.problem, "kind", None))
+            found[key] = found.get(key, 0) + e.source["count"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("mlperf/transformer_big:phase=decode", {("attention", None): 12, ("layer_norm", None): 19}),
+        ("mlperf/transformer_big:phase=decode", {("elementwise", "relu"): 6, ("embedding_bag", None): 1}),
+        ("mlperf/whisper_large_v3:phase=decode", {("elementwise", "gelu"): 32}),
+        ("mlperf/whisper_large_v3:phase=encode", {("elementwise", "gelu"): 34}),
+        ("mlperf/deepseek_v3_r1:phase=decode", {("elementwise", "swiglu"): 119, ("rope", None): 61}),
+        ("mlperf/flux1_schnell:phase=train", {("elementwise", "gelu_tanh"): 76, ("rope", None): 57}),
+        ("mlperf/sdxl", {("elementwise", "geglu"): 70}),
+        ("mlperf/stable_diffusion_v2:phase=train", {("elementwise", "geglu"): 16}),
+        ("mlperf/wan22_a14b", {("elementwise", "gelu_tanh"): 40, ("rope", None): 40}),
+        ("mlperf/gptj_6b:phase=decode", {("elementwise", "gelu_tanh"): 28, ("rope", None): 28}),
+        ("mlperf/gpt3_175b:phase=train", {("elementwise", "gelu_tanh"): 96}),
+        ("mlperf/bert_large:phase=train", {("elementwise", "gelu_tanh"): 24}),
+        ("mlperf/bert_large:phase=inference", {("elementwise", "gelu"): 24}),
+        ("mlperf/gnmt:phase=inference", {("embedding_bag", None): 51}),
+        ("mlperf/rnnt:phase=inference", {("embedding_bag", None): 64}),
+    ],
+)
+def test_a_pass_has_what_the_network_computes(name, wanted):
+    assert wanted == {kernel: count for kernel, count in kernels(name).items() if kernel in wanted}
+
+
+def test_the_positions_of_gptj_turn_a_quarter_of_each_head():
+    (rope,) = [e for e in read_suite("mlperf/gptj_6b:phase=prefill") if e.pattern.op == "rope"]
+
+    assert ("tokens=1919 heads=32 dim=64", {"pairs": "interleaved"}) == (rope.pattern.problem.text, rope.stated)
+
+
+def test_frozen_weights_have_no_gradient():
+    training = read_suite("mlperf/llama2_70b_lora:phase=train")
+
+    assert ["forward"] == [e.pattern.direction for e in training if e.pattern.op == "embedding_bag"]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "units"),
+    [
+        ("mlperf/minigo_19x19:phase=inference", "position 19x19", 1),
+        ("mlperf/sdxl:phase=inference", "latent 128x128", 2),
+        ("mlperf/whisper_large_v3:phase=encode", "30 s clip", 1),
+        ("mlperf/whisper_large_v3:phase=decode", "token", 1),
+    ],
+)
+def test_the_unit_is_what_the_pass_processes(name, unit, units):
+    assert (unit, units) == (suites.pass_of(name).unit, suites.pass_of(name).units)
+
+
+def settings_of(words, precision="bf16", **settings):
+    """The settings of all products."""
+    chosen = _choices(settings, ops=("gemm",), precisions=(precision,), backends=("reference",))
+    entries, choices = read_chosen([words], chosen)
+    return {p.case.overrides for p in expand(entries, choices, 1)}
+
+
+def test_networks_overwrite_the_results_of_products_and_store_them_in_the_type_of_the_data():
+    overwritten, narrow = ("beta", "0"), ("result", "narrow")
+
+    assert {(overwritten, narrow)} == settings_of("llm/llama32_1b:phase=train")
+    assert {(overwritten, narrow)} == settings_of("llm/decode")
+    assert {(overwritten,)} == settings_of("llm/llama32_1b", "f32") == settings_of("sparse/mobilenet_v1", "f32")
+    assert {(overwritten,)} == settings_of("llm/llama32_1b", result=("wide",))  # a choice goes before
+    assert {(narrow,)} == settings_of("llm/llama32_1b", beta=("1",))
+    assert {()} == settings_of("deepbench/train")
+
+
+def test_a_line_says_how_its_product_runs_and_a_trace_says_all(tmp_path):
+    path, trace = tmp_path / "mine.toml", tmp_path / "trace.toml"
+    path.write_text(MINE.replace("k=hidden count=3", "k=hidden beta=1 count=3"))
+    trace.write_text(f"{MINE}[trace]\nviews = 0\n")
+
+    assert {(("result", "narrow"),)} == settings_of(str(path))
+    assert {()} == settings_of(str(trace))

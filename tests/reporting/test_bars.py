@@ -1,5 +1,6 @@
 """Bars of times as SVG: widths are proportional, texts are escaped, intervals and marks are drawn."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -60,3 +61,13 @@ def test_a_long_legend_takes_several_rows():
 def test_nothing_is_no_error():
     ET.fromstring(svg("nothing", []))
     ET.fromstring(svg("zero", [StackedBar("a", {"products": 0.0}, "")]))
+
+
+def test_a_picture_is_as_wide_as_its_longest_text():
+    text = "98.2 ms, from 93.1 ms to 104 ms (disturbed)" * 2
+    picture = svg("a title", [StackedBar("predicted", {"products": 1.0}, text, (0.9, 1.0))])
+    width = int(re.search(r'viewBox="0 0 ([0-9]+) ', picture)[1])
+    start = float(re.findall(r'<text x="([0-9.]+)"', picture)[-1])
+
+    assert width >= start + 7 * len(text)
+    assert f'<rect width="{width}"' in picture

@@ -47,11 +47,18 @@ def test_by_excess_the_most_time_above_the_limit_comes_first():
 
 
 def test_a_time_at_its_limit_has_no_excess():
-    records = [samples.measured(seconds=1.9 * 8 * 64 * 64 / 1e9, text=TEXT.format(8, "mkl"))]
+    records = [samples.measured(seconds=1.98 * 8 * 64 * 64 / 1e9, text=TEXT.format(8, "mkl"))]
     (row,) = tables.table(kernels(records, [samples.peak(1e9)]), "limit", 10).rows
 
     assert (0.0, "compute") == (row["excess"], row["limited_by"])
-    assert str(row["why"]).startswith("compute: compute 105 %")
+    assert str(row["why"]).startswith("compute: compute 100 %")
+
+
+def test_a_time_whose_limit_was_measured_too_low_is_not_far_from_it():
+    records = [samples.measured(seconds=1.0 * 8 * 64 * 64 / 1e9, text=TEXT.format(8, "mkl"))]
+
+    assert [] == kernels(records, [samples.peak(1e9)])
+    assert [] == kernels(records, [{**samples.peak(4e9), "disturbed": True}])
 
 
 def test_slower_libraries_and_disturbed_times_do_not_count():

@@ -252,3 +252,16 @@ def test_info_prints_the_rule(tmp_path):
     assert "accumulates 16 bits" == precisions["f16f16"]["below_minimum_for_inference"]
     assert None is precisions["i8"]["below_minimum_for_inference"]
     assert "multiplies 8 bits" == precisions["i8"]["below_minimum_for_training"]
+
+
+def test_programs_get_no_rate_of_a_disturbed_time():
+    (noisy,), (quiet,) = (
+        export.rows(summarize([make("mkl", 1e-3, text=GEMM.format(1))]))
+        for make in (samples.disturbed, samples.measured)
+    )
+
+    assert {None} == {noisy[name] for name in export.RATES}
+    assert noisy["disturbed"]
+    assert noisy["time_s"]
+    assert quiet["flop_per_s"]
+    assert quiet["bytes_per_s"]

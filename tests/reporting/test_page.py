@@ -50,6 +50,14 @@ def test_columns_are_the_numbers_of_the_summaries():
     assert [1, 1, 2, 2] == data["fields"]["n"]
 
 
+def test_no_library_is_the_fastest_where_a_disturbed_time_leaves_it_open():
+    text = "gemm m=4 n=1 k=4 a_t=0 b_t=0 forward f32 {} threads=1"
+    quiet = samples.measured("mkl", 1e-3, text=text.format("mkl"))
+    disturbed = samples.disturbed("openblas", 2e-3, text=text.format("openblas"))
+
+    assert ["open", None] == content.of_file(file([quiet, disturbed]), "mine")["columns"]["position"]
+
+
 def test_fields_of_other_operations_are_missing():
     conv = "conv n=1 c=2 h=5 w=5 k=3 r=3 s=3 forward f32 onednn threads=1"
     data = content.of_file(file([samples.measured(), samples.measured(text=conv)]), "mine")
@@ -380,6 +388,15 @@ def test_a_page_says_what_faster_libraries_would_save(tmp_path):
 
     assert bars["fastest library of each kernel"]["seconds"] == pytest.approx(0.82e-3, rel=2e-3)
     assert "2.46 times as fast: onednn for 1 kernel" in remarks
+
+
+def test_a_page_withholds_the_error_of_a_step_that_other_programs_disturbed(tmp_path):
+    noisy = predicted.kernels(make=samples.disturbed)
+    bars, remarks = step_of(tmp_path, *noisy, predicted.step(2.1e-3))
+
+    assert (True, None) == (bars["predicted"]["disturbed"], bars["predicted"]["low_s"])
+    assert "Error: withheld, because other programs disturbed" in remarks
+    assert "%" not in remarks.partition("Error:")[2].partition(".")[0]
 
 
 def test_a_step_without_all_kernels_has_no_predicted_bar(tmp_path):

@@ -189,7 +189,7 @@ def test_partial_sums_and_disturbed_times_are_marked(visit, tmp_path):
     )
     assert [pytest.approx(1e-3)] == gains
     assert "1 ratio is left out because a time is disturbed." in page.inner_text("#precision-0 figcaption")
-    assert "1 of 4 times is disturbed" in page.inner_text("main")
+    assert "1 of 4 times is an upper bound" in page.inner_text("main")
 
 
 def test_two_machines_of_a_site_have_no_ratio_of_disturbed_times(visit, tmp_path):

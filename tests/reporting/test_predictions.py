@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from deepbench.core import units
 from deepbench.core.times import Time
 from deepbench.networks.predictions import devices
 from deepbench.networks.predictions.breakdown import gains, knee_of
@@ -20,7 +21,8 @@ RELU = "elementwise kind=relu n=1000 forward f32"
 
 def part(kernel, count, seconds, how="measured", disturbed=False):
     time = None if seconds is None else Time(seconds, 0.9 * seconds, 1.1 * seconds)
-    return KernelShare(Need(kernel, count, 0.0, None, None, (), 100, 1), time, how, disturbed)
+    time = Time.at_most(seconds) if disturbed else time
+    return KernelShare(Need(kernel, count, 0.0, None, None, (), 100, 1), time, how)
 
 
 def call(kernel, where, moved=100):
@@ -51,6 +53,25 @@ def test_a_layer_is_the_sum_of_its_parts():
         assert layer["calls"] == sum(row["calls"] for row in of_it)
     assert ["layers.*", "head"] == list(layers)
     assert 2 == layers["layers.*"]["calls"]
+
+
+@pytest.mark.parametrize(
+    ("places", "names"),
+    [
+        (["0", "1.layers.0.fc", "1.layers.1.fc", "2"], ["0", "1", "2"]),  # an embedding, an encoder, and a head
+        (["net.0", "net.1.fc", "net.2.fc", "net.3"], ["net.0", "net.1–2", "net.3"]),
+        (["layers.0.fc", "layers.1.fc", "fc"], ["fc", "layers.*"]),
+        (["layer1.0.fc"], ["layer1.0"]),
+        (["", "a.b"], ["(no module)", "a"]),
+    ],
+)
+def test_positions_of_a_list_are_one_layer_only_if_they_are_alike(places, names):
+    kernels = [GEMM if place.endswith("fc") else RELU for place in places]
+    if len(places) == 4:
+        kernels[0], kernels[-1] = "softmax rows=4 columns=4 forward f32", RELU
+    calls = [call(kernel, place) for kernel, place in zip(kernels, places, strict=True)]
+
+    assert names == sorted({row["layer"] for row in layer_rows(predicted(calls=calls))})
 
 
 def test_layers_without_all_kernels_say_so():
@@ -124,6 +145,28 @@ def test_nothing_is_concluded_from_disturbed_kernels():
     assert None is predictions.values(bad, step)["error"]
     assert "withheld" in " ".join(predictions.faster_kernels(bad))
     assert "times as fast" in " ".join(predictions.faster_kernels(good))
+
+
+def test_a_disturbed_step_is_an_upper_bound_without_a_lower_end():
+    bad = predicted(parts=(part(GEMM, 2, 1e-3, disturbed=True), part(RELU, 1, 1e-3)))
+    (said,) = [text for label, text in predictions.summary(bad, None) if label == "predicted"]
+    shown = {row["case"]: row for row in predictions.rows(bad) if "case" in row}
+
+    assert said.startswith(f"{units.at_most(bad.time.high_s)} per step")
+    assert "≤ 1" in predictions.table(bad).markdown()
+    assert (None, 1e-3) == (shown[GEMM]["low"], shown[GEMM]["high"])
+    assert "from" not in said
+
+
+def test_the_knee_is_that_of_steps_that_are_trusted():
+    """Of batch 4 a disturbed step would be so slow that batch 1 looked like the knee."""
+    quiet, slow = (predicted(parts=(part(GEMM, 1, s),)) for s in (1e-3, 1.1e-3))
+    noisy = predicted(parts=(part(GEMM, 1, 1e-1, disturbed=True),))
+    found = predictions.sweep_table("batch", [(1, quiet), (2, quiet), (4, noisy), (8, slow)])
+
+    assert not any("Knee: batch 4" in note for note in found.notes)
+    assert any("Knee: batch 8." in note for note in found.notes)
+    assert not any("Knee" in n for n in predictions.sweep_table("batch", [(1, quiet), (2, quiet), (4, noisy)]).notes)
 
 
 def test_what_a_faster_kernel_changes_is_said_where_it_changes_something():

@@ -16,6 +16,7 @@ class Step:
     done: int = 0
     total: int | None = None
     left_s: float | None = None
+    notice: str | None = None
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def test_machines_are_ranked_by_time_and_intervals_apart_are_certain():
     ranking = ranked(machine("slow", total(1.2, 0.02)), machine("fast", total(1.0, 0.02)))
 
     assert ["fast", "slow"] == names(ranking)
-    expected = "OCR (server): fast is 1.20× faster than slow; the intervals do not overlap: certain at 95 %."
+    expected = "OCR (server): fast is 20.0 % faster than slow; the intervals do not overlap: certain at 95 %."
     assert expected == answer(ranking)
     rows = tables.rows_of(ranking)
     assert (1, None) == (rows[0]["rank"], rows[0]["over_best"])
@@ -157,7 +157,9 @@ def test_an_empty_matrix_says_why():
 
     assert "No machine has a time in a precision that competes; --precision can be bf16, f32." in text
     assert "Cells:" not in text
-    assert "–: no kernel of the application in a precision that competes." in matrix_of(*machines, words=["f32"])
+    assert "–: no kernel of the application, or none in a precision that competes." in matrix_of(
+        *machines, words=["f32"]
+    )
 
 
 def test_times_from_one_process_decide_only_from_ten_percent_on():
@@ -169,7 +171,7 @@ def test_times_from_one_process_decide_only_from_ten_percent_on():
 
 
 def test_disturbed_and_partial_totals_are_shown_and_never_ranked():
-    noisy = machine("noisy", total(0.1, disturbed=2))
+    noisy = machine("noisy", total(0.99, disturbed=2))
     part = machine("part", total(None, measured=3, sum_s=0.01))
     ranking = ranked(part, noisy, machine("only", total(1.0, 0.02)))
 
@@ -177,7 +179,7 @@ def test_disturbed_and_partial_totals_are_shown_and_never_ranked():
     assert [1, None, None] == [row["rank"] for row in tables.rows_of(ranking)]
     expected = "only only can be ranked, so there is no order. Not ranked: noisy (2 times disturbed) and part (3 of 4"
     assert expected in answer(ranking)
-    assert [0.1, None] == [row["time"] for row in tables.rows_of(ranking)[1:]]
+    assert [0.99, None] == [row["time"] for row in tables.rows_of(ranking)[1:]]
 
 
 def test_each_machine_counts_with_its_best_precision_and_threads_that_compete():
@@ -223,3 +225,31 @@ def test_a_sentence_names_few_machines():
 
     assert f"Could also be the best: {near} and 4 others." in answer(ranking)
     assert "m0 and m1 have no interval: certainty unknown" in answer(ranking)
+
+
+@pytest.mark.parametrize("noisy_s", [0.1, 0.97])
+def test_an_upper_bound_below_all_others_is_beyond_doubt(noisy_s):
+    noisy = machine("noisy", total(noisy_s, disturbed=2))
+    ranking = ranked(machine("slow", total(2.0)), noisy, machine("quiet", total(1.0, 0.02)))
+
+    assert ["noisy", "quiet", "slow"] == names(ranking)
+    assert "certain" == ranking.certainty
+    assert [] == ranking.could_be_best
+    assert "the time of noisy is an upper bound, so this is certain, and the ratio the least" in answer(ranking)
+    assert "≤" in str(tables.parts([ranking])[1])
+
+
+def test_two_upper_bounds_have_no_order():
+    noisy = [machine(name, total(seconds, disturbed=1)) for name, seconds in (("a", 0.1), ("b", 0.2))]
+
+    assert ["quiet"] == names(ranked(*noisy, machine("quiet", total(1.0, 0.02))))
+
+
+def test_a_machine_without_any_kernel_is_not_said_to_lack_a_precision():
+    machines = [machine("a", total(1.0)), machine("without", total(1.0, suite="deepbench/train"))]
+    machines.append(machine("other", total(1.0, precision="f16f16")))
+    (ranking,) = [r for r in rankings(machines, competing(["f32"])) if "server" in r.suite]
+    text = str(tables.parts([ranking])[1])
+
+    assert "No kernel of the application: without." in text
+    assert "No kernel of the application in a precision that competes: other." in text

@@ -1,14 +1,24 @@
 """The main table: a section per operation, readable from 60 to 200 columns."""
 
 import io
+import json
+import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from deepbench.api.results import load
 from deepbench.core.case import parse_case
+from deepbench.judge import limits
 from deepbench.judge.limits import Limits
-from deepbench.reporting.sections import sections
+from deepbench.reporting import export
+from deepbench.reporting import limits as limit_tables
+from deepbench.reporting.cases import library_table
+from deepbench.reporting.page import content
+from deepbench.reporting.plot import roofline
+from deepbench.reporting.sections import NO_LIMIT, sections
+from deepbench.results.file import ResultFile
 from deepbench.results.record import make_record
 from deepbench.results.summary import summarize
 from tests.conftest import ROOT
@@ -49,11 +59,54 @@ def test_a_narrow_terminal_leaves_columns_out_in_order_and_says_so():
     found = sections(results.summaries, results.limits)
 
     assert "Not shown" not in printed(found, 200)
-    shown = {width: printed(found, width).splitlines() for width in (200, 100, 80, 60)}
+    shown = {width: printed(found, width).splitlines() for width in (200, 108, 80, 60)}
     assert ["limited by", "next best"] == [name for name in ("limited by", "next best") if f" {name}" in shown[200][0]]
-    assert "Not shown at this width: limited by. A wider terminal or --csv has them." in shown[100]
-    assert any(line.startswith("Not shown at this width: limited by, next best. A wider") for line in shown[80])
+    assert "Not shown at this width: limited by. A wider terminal or --csv has them." in shown[108]
+    assert any(line.startswith("Not shown at this width: limited by, next best") for line in shown[80])
     assert "% of" not in shown[60][0]
+
+
+SQUARE = "gemm m=1024 n=1024 k=1024 forward f32 mkl threads=1"
+
+
+@pytest.mark.parametrize(
+    ("peak", "why"),
+    [
+        ({**samples.peak(0.5e12), "disturbed": True}, "other programs disturbed the probes of the limits"),
+        (samples.peak(0.5e12), "the probes of the limits were slower than the problems"),
+    ],
+)
+def test_a_limit_that_was_measured_too_low_gives_no_share_in_any_output(peak, why):
+    """A product at twice the rate that the probe of the peak reached, as next to other programs."""
+    file = ResultFile(
+        Path("x.jsonl"), samples.header([SQUARE]), [samples.measured(seconds=2.15e-3, text=SQUARE)], [peak]
+    )
+    summaries = summarize(file.records)
+    known = limits.of_file(file, summaries)
+    found = sections(summaries, known)
+    (row,) = found.rows
+    (exported,) = export.rows(summaries, known)
+    page = content.of_file(file, "x")
+
+    assert ("unknown", None) == (row["limited_by"], row["share_of_limit"])
+    assert NO_LIMIT in found.legend
+    assert ("unknown", None) == (exported["limited_by"], exported["share_of_limit"])
+    assert "compute unknown" in exported["limit_evidence"]
+    assert [None] == page["columns"]["share_of_limit"]
+    assert [] == page["first"]["furthest"]
+    wanted = f"What limits the fastest library, by number of problems: unknown 1, because {why}; measure again"
+    full = str(library_table(summaries, known))
+    everything = [*found.summary, *page["sentences"]]
+    assert 2 == sum(text.startswith(wanted) for text in everything)
+    for text in (*everything, printed(found, 200), full, json.dumps(page)):
+        assert not re.search(r"compute \d|\d % of the|20\d %", text)
+    is_disturbed = bool(peak.get("disturbed"))
+    sentence = "Measured while other programs ran, so too low: the limits of f32 with 1 thread."
+    assert 2 * is_disturbed == everything.count(sentence)
+    assert is_disturbed == (sentence in roofline(summaries, known, 80))
+    assert [["f32"] * is_disturbed] == [place["disturbed"] for place in page["limits"]]
+    notes = limit_tables.compute(file.limits, [1]).notes
+    assert is_disturbed == ("Other programs disturbed the probe, so this is too low: f32 with 1 thread." in notes)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -113,7 +166,7 @@ def test_failed_libraries_have_a_flag_and_their_reason_below():
     crashed = make_record(parse_case(GEMM.format("onednn", 1)), 1, "crashed", "signal 11")
     found = of(samples.measured("mkl", 1e-3, text=GEMM.format("mkl", 1)), crashed)
 
-    assert ("MKL", "X") == (found.rows[0]["best"], found.rows[0]["flags"])
+    assert ("MKL 1.0", "X") == (found.rows[0]["best"], found.rows[0]["flags"])
     assert ["oneDNN crashed: signal 11"] == found.reasons
     assert "X  a library gave no result: the reason is below." in found.legend
     assert ("crashed", "oneDNN crashed") == tuple(of(crashed).rows[0][name] for name in ("best", "next best"))
@@ -164,7 +217,16 @@ def test_the_time_stays_where_all_times_are_disturbed():
     lines = printed(of(record), 80).splitlines()
 
     assert "time" in lines[0].split()
-    assert lines[1].split()[-2:] == ["–", "D"]
+    assert lines[1].split()[-4:] == ["≤", "1.0", "ms", "D"]
+
+
+def test_the_note_on_disturbed_times_is_true_of_rows_whose_order_is_decided():
+    quiet, slow = GEMM.format("mkl", 1), GEMM.format("openblas", 1)
+    decided = [*of(samples.measured("mkl", 1e-3, text=quiet), samples.disturbed("openblas", 2e-3, text=slow)).legend]
+    (note,) = [line for line in decided if line.startswith("D ")]
+
+    assert "Only where a library is bold is it the fastest for certain." in note
+    assert "order of the libraries is open" not in note
 
 
 def test_a_notebook_shows_the_sections_and_what_is_below():

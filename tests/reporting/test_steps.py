@@ -52,7 +52,8 @@ def test_speed_up_and_efficiency_are_relative_to_the_fewest_devices():
     ratio = found.speed_up(four)
 
     assert two is found.first
-    assert 1.0 == found.speed_up(two).value == found.efficiency(two)
+    assert 1.0 == found.speed_up(two).low == found.speed_up(two).value == found.speed_up(two).high  # to itself
+    assert 1.0 == found.efficiency(two)
     assert ratio.value == pytest.approx(two.one_after_the_other.seconds / four.one_after_the_other.seconds)
     assert found.efficiency(four) == pytest.approx(ratio.value / 2)
     assert ratio.low < ratio.value < ratio.high

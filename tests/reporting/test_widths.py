@@ -288,7 +288,9 @@ def test_rates_are_in_a_unit_that_suits_the_largest():
         cases.library_table(summarize([samples.measured("mkl", s, text=text)]), limits.Limits(())) for s in seconds
     ]
 
-    assert list(seconds.values()) == [next(c.heading for c in table.columns if c.name == "TFLOP/s") for table in tables]
+    assert list(seconds.values()) == [
+        next(c.heading for c in table.columns if c.name == "flop_per_s") for table in tables
+    ]
     assert [["10.5"], ["10.5"], ["105"]] == [re.findall(r" (10\.?5) ", printed(table, 200)) for table in tables]
 
 

@@ -57,6 +57,32 @@ def test_a_first_call_that_is_the_only_sample_is_checked_once():
     assert reason_of(record) is None
 
 
+@pytest.mark.parametrize(
+    ("own", "allowed", "text", "expected"),
+    [
+        ([0, 1], [0, 1], "threads=1", None),
+        ([0], [0, 1, 2, 5], "threads=1", "its process could use the CPUs 0, and those of this file can use 0-2,5"),
+        ([0, 1], [0], "threads=1", "its process could use the CPUs 0-1, and those of this file can use 0"),
+        ([0], [0, 1], "threads=1 pin=cores", None),
+        ([2], [0, 1], "threads=1 pin=cores", "its process could use the CPUs 2, and those of this file can use 0-1"),
+        (None, [0, 1], "threads=1", None),
+        ([0], None, "threads=1", None),
+        ([{}], [0, 1], "threads=1", None),
+        ([0], "0-1", "threads=1", None),
+    ],
+)
+def test_a_process_with_other_cpus_does_not_belong_to_the_file(tmp_path, own, allowed, text, expected):
+    record = samples.measured(text=samples.TEXT.replace("threads=1", text))
+    record["process"]["cpus_allowed"] = own
+    header = samples.header([record["case"]])
+    header["machine"] |= {"cpus_allowed": allowed}
+    path = tmp_path / "x.jsonl"
+    samples.write(path, [record], header)
+    (found,) = read_results(path).records
+
+    assert expected == (found["reason"] if found["status"] == "inconsistent" else None)
+
+
 def test_an_imported_record_is_consistent_without_a_check():
     record = samples.measured(status="unchecked")
     record["notes"]["imported_from"] = "nvbench"
@@ -234,7 +260,7 @@ def test_an_inconsistent_row_is_shown_with_its_reason_and_never_ranked(forged):
     found.print(Console(file=printed, width=300))
     (row,) = found.rows
 
-    assert ("MKL", None, "X") == (row["best"], row["next best"], row["flags"])
+    assert ("MKL 1.0", None, "X") == (row["best"], row["next best"], row["flags"])
     assert "oneDNN inconsistent: 0.0480 TFLOP/s is above the measured peak" in printed.getvalue()
     assert 1e9 == known.peak("f32", "cpu", 1)
     (total,) = views.by_application(summaries).rows

@@ -155,6 +155,17 @@ def test_an_all_reduce_has_the_bandwidth_of_its_sheet_but_no_rate_of_flop():
     assert {16777217} == {s.record["problem"]["n"] for s in times if "16777216" in s.record["notes"].get("remark", "")}
 
 
+def test_names_of_rates_state_the_unit_of_their_values():
+    text = "gemm m=35 n=700 k=2048 a_t=0 b_t=0 forward i8 mkl threads=1"
+    found = match(summarize([samples.measured(text=text)]), "Raspberry Pi 3")
+    (row,) = report.matched(found).rows
+
+    assert not [name for name in row if "FLOP/s" in name or "GB/s" in name]
+    assert row["flop_per_s"] == pytest.approx(2 * 35 * 700 * 2048 / row["ours"])
+    noisy = match(summarize([samples.disturbed(text=text)]), "Raspberry Pi 3")
+    assert None is report.matched(noisy).rows[0]["flop_per_s"]
+
+
 def test_a_published_result_counts_once():
     text = "gemm m=1760 n=16 k=1760 a_t=0 b_t=0 forward {} mkl threads=2"
     summaries = summarize(

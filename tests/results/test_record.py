@@ -8,6 +8,8 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.json_lines import from_line
+from deepbench.reporting.notes import notes_of
+from deepbench.results.consistency import Consistency
 from deepbench.results.fields import Closed, ExactlyOne, Items, Text, Within, Written, schema_of
 from deepbench.results.record import LINES, make_record
 from deepbench.results.schema import schema_error
@@ -138,6 +140,53 @@ def test_the_schema_is_printed_for_other_languages():
 
     assert "http://json-schema.org/draft-07/schema#" == schema["$schema"]
     assert all(f'"{name}"' in done.stdout for name in LINES)
+
+
+def process(seconds, busy=1.0, queued=0.0, other_cpus=1.5, number=1):
+    """A process whose one thread ran and waited for a CPU for these shares of the time, on two busy CPUs."""
+    record = samples.measured(seconds=seconds, round_number=number)
+    measurement = record["measurement"]
+    calls = measurement["calls_per_sample"]
+    for name, share in (("cpu_s", busy), ("queued_s", queued)):
+        measurement[name] = [None if share is None else s * calls * share for s in measurement["samples_s"]]
+    measurement["other_cpus"], record["process"]["cpus"] = other_cpus, [0, 1]
+    return record
+
+
+def test_a_process_that_sleeps_is_no_work_of_other_programs():
+    """20 ms of sleep in each call of one process in four: the interval has it, and a note says so."""
+    usual = [process(328e-6, number=n) for n in (1, 2, 3)]
+    (found,) = summarize([*usual, process(24e-3, busy=0.02, queued=0.08, number=4)])
+
+    assert not found.is_disturbed
+    assert 328e-6 == pytest.approx(found.time_s, rel=1e-2)
+    assert (1, 24e-3) == (found.estimate.slow_processes, pytest.approx(found.estimate.high_s, rel=1e-2))
+    assert found.estimate.half_width > 10
+    (note,) = [n for n in notes_of(found) if n.flag == "V"]
+    assert "varies between processes: 1 of 4 took up to 73.2× as long" == note.text
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        process(24e-3, busy=0.014, queued=0.98, number=4),  # others had the CPU
+        process(600e-6, number=4),  # less than twice as long
+        process(24e-3, busy=0.02, queued=None, number=4),  # nothing is known
+    ],
+)
+def test_a_slow_process_that_others_explain_does_not_widen_the_interval(slow):
+    (found,) = summarize([*(process(328e-6, number=n) for n in (1, 2, 3)), slow])
+
+    assert 0 == found.slow_processes
+    assert found.estimate.high_s < 1e-3
+
+
+def test_lists_of_another_length_are_inconsistent():
+    record = process(1e-3)
+    record["measurement"]["queued_s"] = [0.0]
+    (found,) = Consistency().marked([record], [])
+
+    assert ("inconsistent", "its lists of samples differ in length") == (found["status"], found["reason"])
 
 
 @pytest.mark.parametrize(

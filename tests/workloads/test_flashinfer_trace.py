@@ -19,6 +19,24 @@ from deepbench.workloads import flashinfer_trace
 F16, BF16, F32, S32 = "float16", "bfloat16", "float32", "int32"
 
 
+# References of each kind, of two arrays at most.
+REFERENCES = {
+    "gemm": "return torch.matmul({0}, {1})",
+    "grouped_gemm": "return torch.bmm({0}, {1})",
+    "rmsnorm": "v = {0}.float().pow(2).mean(-1, keepdim=True)\n    return {0} * torch.rsqrt(v + 1e-6) * {1}",
+    "layer_norm": "return F.layer_norm({0}, (256,), {1}, {2}, 1e-5)",
+    "softmax": "return torch.softmax({0}, dim=-1)",
+    "silu_and_mul": "return torch.nn.functional.silu({0}) * {1}",
+    "gqa_paged": "return torch.softmax(torch.einsum('qhd,khd->qhk', q, k_cache) * sm_scale, dim=-1) @ v_cache",
+    "gqa_ragged": "return torch.softmax(torch.einsum('qhd,khd->qhk', q, k) * sm_scale, dim=-1) @ v",
+}
+
+
+def reference(op_type, inputs):
+    names = [*inputs, "_", "_"]
+    return f"import torch\n\ndef run({', '.join(inputs)}):\n    {REFERENCES.get(op_type, 'return 0').format(*names)}\n"
+
+
 def definition(name, op_type, axes, inputs, outputs, tags=("model:llama-3.1-8b",)):
     """A definition as FlashInfer-Trace writes it; an axis without a value varies, an axis of a text is computed."""
     kinds = {int: ("const", "value"), str: ("expr", "expression")}
@@ -36,7 +54,7 @@ def definition(name, op_type, axes, inputs, outputs, tags=("model:llama-3.1-8b",
         for group in (inputs, outputs)
     ]
     made = {"name": name, "tags": list(tags), "axes": described, "inputs": tensors[0], "outputs": tensors[1]}
-    return {**made, **({"op_type": op_type} if op_type is not None else {}), "reference": "def run(): ..."}
+    return {**made, **({"op_type": op_type} if op_type is not None else {}), "reference": reference(op_type, inputs)}
 
 
 def gemm(dtype=F16, second="N K", result=None, name="gemm_n96_k64", **changes):
@@ -232,7 +250,7 @@ def test_normalizations_softmax_and_functions_have_the_sizes_of_the_definition(t
     ]
     assert "elementwise kind=swiglu n=384" == f"{function.op} {function.problem.text}"
     assert "scale in f32 (bfloat16 there); epsilon 1e-05 (there code has it, which is not read)" == rms_note
-    assert "over the last axis; there code says which, which is not read" == soft_note
+    assert soft_note is None  # its reference says which axis
 
 
 def test_an_epsilon_and_a_scale_of_scores_that_differ_are_in_the_note(tmp_path):
@@ -334,6 +352,7 @@ def test_nothing_in_a_definition_is_executed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = "open('ran', 'w').close()"
     table = gemm(reference=f"{code}\ndef run(A, B):\n    {code}", custom_inputs_entrypoint="run")
+    coverage(write(tmp_path / "b", table, workload({"M": 5})))
     table["constraints"] = ["__import__('os').mkdir('ran')"]
     table["axes"]["K"] = {"type": "expr", "expression": "__import__('os').mkdir('ran')"}
 
@@ -401,6 +420,138 @@ DECODE = {"batch_size": 2, "num_pages": 9, "len_indptr": 3, "num_kv_indices": 9}
 )
 def test_what_is_not_the_same_mathematics_is_refused_with_the_reason(tmp_path, table, axes, reason):
     assert reason in why(tmp_path, table, axes)
+
+
+# ---- references
+
+
+def function(kind, *names):
+    """A definition of a function of arrays of the same shape."""
+    axes, shape = {"rows": None, "hidden": 64}, "rows hidden"
+    return definition(f"{kind}_h64", kind, axes, dict.fromkeys(names, (shape, F32)), {"y": (shape, F32)})
+
+
+def with_reference(table, text, description=""):
+    """The body of `run`, or other text."""
+    text = (
+        text if "\n" in text or not text.startswith("return") else f"def run({', '.join(table['inputs'])}):\n    {text}"
+    )
+    return {**table, "reference": text, "description": description}
+
+
+X = function("softmax", "x")
+TWO = function("add", "a", "b")
+LAYER = norm(("weight", "bias"), F32, "layer_norm", "layer_norm_h256")
+MEAN = "x.float().pow(2).mean(-1, keepdim=True)"
+HELPER = f"def norm(x, eps=1e-6):\n    return x * torch.rsqrt({MEAN} + eps)\n\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "reference"),
+    [
+        (gemm(), "return A.float() @ B.t()"),
+        (gemm(), "def run(A, B):\n    # the caller applies silu() later\n    return torch.matmul(A, B.T)"),
+        (gemm(), "return torch.einsum('mk,nk->mn', A, B).to(A.dtype)"),
+        (gemm(), "return F.linear(A, B)"),
+        (norm(), HELPER + "def run(hidden_states, weight):\n    return norm(hidden_states) * weight"),
+        (norm(), "def run(x, weight):\n    assert weight.shape[0] + 1 == 257\n    return F.rms_norm(x, 256, weight)"),
+        (LAYER, "return weight * (hidden_states - hidden_states.mean(-1)) / torch.sqrt("
+         "hidden_states.var(1, unbiased=False) + 1e-5) + bias"),
+        (X, "return x.softmax(1)"),
+        (X, "def run(x):\n    e = torch.exp(x - x.max(dim=-1, keepdim=True)[0])\n    return e / e.sum(-1)"),
+        (function("silu", "x"), "return x * torch.sigmoid(x)"),
+        (function("silu", "x"), "return x / (1 + torch.exp(-x))"),
+        (function("relu", "x"), "return x.clamp(min=0)"),
+        (function("relu6", "x"), "return torch.clamp(x, 0, 6)"),
+        (function("gelu_tanh", "x"), "return 0.5 * x * (1 + torch.tanh(0.79788 * (x + 0.044715 * x**3)))"),
+        (function("swiglu", "gate", "up"), "return torch.nn.functional.silu(gate) * up"),
+        (TWO, "return torch.add(a, b)"),
+    ],
+)  # fmt: skip
+def test_a_reference_that_computes_its_op_type_leaves_no_note(tmp_path, table, reference):
+    if table["op_type"] == "rmsnorm" and "def run(x," in reference:
+        reference = reference.replace("(x,", "(hidden_states,")
+    table = with_reference(table, reference, "Plain, without the relu() of the fused variant.")
+    axes = {axis: 5 for axis, value in table["axes"].items() if value["type"] == "var"}
+
+    assert "judged" not in str(the_case(tmp_path, table, axes)[1])
+
+
+@pytest.mark.parametrize(
+    ("table", "reference", "words"),
+    [
+        (gemm(), "return torch.relu(A @ B.T)", "computes maximum(matmul(A, B), 0)"),
+        (gemm(), "return 2.0 * (A @ B.T)", "computes 2 * matmul(A, B)"),
+        (gemm(), "return (A @ B.T) / math.sqrt(A.shape[1])", "computes matmul(A, B) * size ** -0.5"),
+        (gemm(), "return A @ B.T + 1.0", "computes matmul(A, B) + 1"),
+        (gemm(), "return F.leaky_relu(A @ B.T, 0.01)", "computes leaky_relu(matmul(A, B), 0.01)"),
+        (gemm(), "return (A @ B.T).clamp_min(0)", "computes maximum(matmul(A, B), 0)"),
+        (gemm(), "return torch.tril(A) @ B.T", "computes matmul(tril(A), B)"),
+        (gemm(), "return (A @ B.T) @ torch.eye(96)", "computes matmul(matmul(A, B), eye(96))"),
+        (gemm(), "return (A @ B.T).square()", "computes matmul(A, B) ** 2"),
+        (gemm(), "def run(A, B):\n    C = A @ B.T\n    C.relu_()\n    return C", "computes maximum(matmul(A, B), 0)"),
+        (gemm(), "def run(A, B):\n    for i in A:\n        C = torch.relu(A @ B.T)\n    return C", "calls relu"),
+        (gemm(), "return A.to(torch.float8_e4m3fn) @ B.T", "computes matmul(to_float8_e4m3fn(A), B)"),
+        (
+            norm(),
+            "class M:\n  def forward(self, x):\n    return self.norm(x) * (1.0 + self.weight.float())",
+            "weight + 1",
+        ),
+        (norm(), "return norm(hidden_states) * weight.add(1)", "computes weight + 1"),
+        (norm(), "return norm(hidden_states) * torch.add(weight, 1.0)", "computes weight + 1"),
+        (norm(), "def run(x, weight):\n  y = norm(x)\n  return y + y * weight", "norm("),
+        (LAYER, "return F.layer_norm(hidden_states, (256,), weight + 1, bias)", "weight + 1"),
+        (X, "return torch.softmax(x, dim=0)", "computes softmax(x, axis 0)"),
+        (X, "return torch.softmax(x / 0.7, dim=-1)", "computes softmax(1.429 * x)"),
+        (X, "return torch.log_softmax(x, dim=-1)", "computes log_softmax(x"),
+        (function("silu", "x"), "return x * torch.sigmoid(1.702 * x)", "exp(-1.702 * x)"),
+        (function("relu", "x"), "return x.clamp(0, 6)", "computes minimum(maximum(x, 0), 6)"),
+        (TWO, "return a - b", "computes a - b"),
+        (TWO, "return torch.add(a, b, alpha=2)", "2 * b"),
+        (ragged(), "def run(q, k, v):\n  WINDOW = 128\n  mask = i - j < WINDOW", "has window (its name WINDOW)"),
+        (ragged(), "def run(q, k, v):\n  mask = (i - j < 128) & (j <= i)", "joins two masks"),
+        (ragged(), "def run(q, k, v):\n  return torch.softmax(torch.tanh(q @ k), -1) @ v", "calls tanh"),
+    ],
+)
+def test_a_reference_that_computes_something_else_is_refused_by_name(tmp_path, table, reference, words):
+    table = with_reference(table, reference)
+    axes = {"total_q": 9, "total_kv": 9, "len_indptr": 2, "M": 5, "batch_size": 5, "rows": 5}
+    reason = why(tmp_path, table, {n: v for n, v in axes.items() if table["axes"].get(n, {}).get("type") == "var"})
+
+    assert f"it is not {table['op_type']} alone: its reference " in reason
+    assert words in reason
+
+
+DEEP_CODE = "(" * 5000 + "A" + ")" * 5000
+
+
+@pytest.mark.parametrize(
+    ("reference", "doubt"),
+    [
+        ("...", "there is none"),
+        ("C = A @@ B", "it is no Python that can be read"),
+        (f"return {DEEP_CODE}", "it is no Python that can be read"),
+        (f"return A{'.T' * 9000}", "it is no Python that can be read"),
+        (f"return A * {'9' * 5000}", "it is no Python that can be read"),
+        ("return A * 9 ** 9 ** 9 ** 9", "it is no Python that can be read"),
+        ("#" * 50_000, "it has 50000 characters, and at most 40000 are read"),
+        ("def run(A, B):\n" + "    A = A + A\n" * 100 + "    return A", "it is too long"),
+        ("def f(x):\n    return f(x)\n\ndef run(A, B):\n    return f(A)", "its functions call each other many times"),
+        ("return product(A, B)", "product is not defined in it"),
+        ("return A[:5] @ B.T", "it takes parts of arrays"),
+        ("x = 1\ny = 2", "it has no function run"),
+    ],
+)
+def test_a_reference_that_cannot_be_judged_is_in_the_note(tmp_path, reference, doubt):
+    note = the_case(tmp_path, with_reference(gemm(), reference), {"M": 5})[1]
+
+    assert f"its reference was not judged ({doubt}); its op_type says what it computes" == note
+
+
+def test_without_a_reference_the_description_may_refuse(tmp_path):
+    table = with_reference(gemm(), "...", "C = relu(A @ B^T)")
+
+    assert "more than gemm: its description says relu" in why(tmp_path, table, {"M": 5})
 
 
 def test_a_folder_without_a_case_says_why_and_what_to_do(tmp_path):

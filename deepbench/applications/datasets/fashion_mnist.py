@@ -34,7 +34,15 @@ class FashionMnist(Dataset):
     title = "Fashion-MNIST"
     about = "70,000 grey pictures of clothes, 28 × 28, in ten classes"
     licence = "MIT, Zalando SE"
-    packages = (Package("debian", "dataset-fashion-mnist", "0.0~git20200523.55506a9-1", 30_900_652),)
+    packages = (
+        Package(
+            "debian",
+            "dataset-fashion-mnist",
+            "0.0~git20200523.55506a9-1",
+            30_900_652,
+            "39e172fe32dd318ebb3e512220c3beea2fa47d7e20bab348fb4e0922d6beefc0",
+        ),
+    )
     files = (f"{PLACE}/*-ubyte.gz",)
     digest = "b656ebbff88e74887b545d5a6b12b0790208e6c606fc37b568a10a2b737f62f9"
 

@@ -17,7 +17,16 @@ class GnuGoFiles(Dataset):
     title = "GNU Go"
     about = "a program that plays Go; for x86-64"
     licence = "GPL-3+, Free Software Foundation"
-    packages = (Package("debian", "gnugo", "3.8-11", 1_467_724, processor="amd64"),)
+    packages = (
+        Package(
+            "debian",
+            "gnugo",
+            "3.8-11",
+            1_467_724,
+            "b84c3dc06a7c37917f1e7bf4ef8be8816480ff01ea3eab9b84e2ae66545a5069",
+            processor="amd64",
+        ),
+    )
     files = (FILE,)
     digest = "365c5afc2480d7e7c4d928b77a241aa1940633192bb336ee034a5b39b00d9ebe"
 

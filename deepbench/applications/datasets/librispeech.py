@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from deepbench.applications.datasets import Divided, UserFolder, needed
 from deepbench.core.errors import BadInput
-from deepbench.core.files import read_regular
+from deepbench.core.files import open_regular, read_regular
 
 TRAIN, TEST = "train-*", "test-clean"
 
@@ -19,6 +19,9 @@ RATE = 16_000
 
 # A chapter's texts have some kilobytes.
 MOST_BYTES = 2**24
+
+# A sentence of a minute has 2 megabytes.
+MOST_SOUND_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,11 @@ class Utterance:
     def sound(self) -> NDArray[np.float32]:
         """From −1 to 1, `RATE` samples per second, read when it is asked for; `BadInput` where it is damaged."""
         library = needed("librispeech", "soundfile")
-        try:
-            samples, rate = library.read(self.path, dtype="float32")
-        except (OSError, RuntimeError) as error:
-            raise BadInput(f"the sound {self.path} of the data set librispeech cannot be read: {error}") from None
+        with open_regular(self.path, MOST_SOUND_BYTES, "a sound of the data set librispeech") as file:
+            try:
+                samples, rate = library.read(file, dtype="float32")
+            except (OSError, RuntimeError) as error:
+                raise BadInput(f"the sound {self.path} of the data set librispeech cannot be read: {error}") from None
         if rate != RATE or samples.ndim != 1:
             raise BadInput(f"the sound {self.path} has {rate} samples per second, or more than one channel")
         return np.asarray(samples, np.float32)

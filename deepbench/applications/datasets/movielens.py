@@ -34,7 +34,11 @@ class MovieLens(Dataset):
     about = "100,000 ratings of 1,682 films by 943 people"
     licence = "GroupLens, University of Minnesota"
     terms = "For research; do not distribute it without permission."
-    packages = (Package("pypi", "recbole", "1.2.1", 2_130_151),)
+    packages = (
+        Package(
+            "pypi", "recbole", "1.2.1", 2_130_151, "9c9948202011f37eb0a7c6768129313f00d6403ad221ec940d5e2d5d5f33a407"
+        ),
+    )
     files = (FILE,)
     digest = "939eaad4dac5e4013d8545ca5e2c734698f4a675c6fede52ffa8938250b0130f"
 

@@ -10,8 +10,6 @@ import contextlib
 import ctypes
 import hashlib
 import re
-import zipfile
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -22,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepbench.applications.datasets import Dataset, Package, digest_of, members, needed, own_folder
+from deepbench.applications.training import checkpoint
 from deepbench.core.errors import BadInput
 from deepbench.core.files import NotWritten, replacing
 
@@ -103,13 +102,59 @@ class PagesOfDocuments(Dataset):
     about = "869 pages of manuals and articles with the boxes of text, headings, code and figures"
     licence = "GPL-2 (R packages), GPL-3 (asymptote), BSD (reportlab)"
     packages = (
-        Package("debian", "r-cran-hsaur3", "1.0-13-1", 3_167_284),
-        Package("debian", "r-cran-flexmix", "2.3-18-1", 1_678_588),
-        Package("debian", "r-cran-multcomp", "1.4-22-1", 707_672, "multcomp"),
-        Package("debian", "r-cran-sandwich", "3.0-2-1", 1_437_668, "sandwich"),
-        Package("debian", "r-cran-vcd", "1:1.4-11-1", 1_251_456),
-        Package("debian", "asymptote-doc", "2.85+ds-1", 3_322_716, "asymptote"),
-        Package("debian", "python-reportlab-doc", "3.6.12-1+deb12u1", 708_312, "python-reportlab"),
+        Package(
+            "debian",
+            "r-cran-hsaur3",
+            "1.0-13-1",
+            3_167_284,
+            "21221b89b0b61b4abfa8731f2b1f427858b9c3fa828137e2356d5d5b6c27c4b3",
+        ),
+        Package(
+            "debian",
+            "r-cran-flexmix",
+            "2.3-18-1",
+            1_678_588,
+            "0e034e32acc37efe705db9a27dc0d1ae10358879442b1f749906171020e1ee2e",
+        ),
+        Package(
+            "debian",
+            "r-cran-multcomp",
+            "1.4-22-1",
+            707_672,
+            "c60126df9eb74d61d6101163fd4ba3c7484c5773fd1013e95bae11ecfa1740b5",
+            "multcomp",
+        ),
+        Package(
+            "debian",
+            "r-cran-sandwich",
+            "3.0-2-1",
+            1_437_668,
+            "a90e7d3c69c70a6d73e4bc63d1f20eae3b4a73866d5266246dd5b3d980c60d79",
+            "sandwich",
+        ),
+        Package(
+            "debian",
+            "r-cran-vcd",
+            "1:1.4-11-1",
+            1_251_456,
+            "959639853b06a9056b4494e145bf84394a329805645e80c4384091323b6c6ae4",
+        ),
+        Package(
+            "debian",
+            "asymptote-doc",
+            "2.85+ds-1",
+            3_322_716,
+            "b2ae6e97c64ede66c1e41cc913f790b01188d198557203a2b3c500ba3495e6ca",
+            "asymptote",
+        ),
+        Package(
+            "debian",
+            "python-reportlab-doc",
+            "3.6.12-1+deb12u1",
+            708_312,
+            "f7d27c209eb0c2063b604f34414681d0694a83280aa1668f0bccc685f607131c",
+            "python-reportlab",
+        ),
     )
     files = (
         *(f"{R_LIBRARY}/{name}/doc/*.pdf" for name in ("HSAUR3", "flexmix", "multcomp", "sandwich", "vcd")),
@@ -141,26 +186,28 @@ def _kept_or_made(folder: Path, paths: list[Path]) -> Pages:
 
 def _write(path: Path, pages: Pages) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path, ours=True) as draft, draft.open("wb") as file:
-        np.savez_compressed(
-            file,
-            pictures=pages.pictures,
-            boxes=np.concatenate(pages.boxes),
-            classes=np.concatenate(pages.classes),
-            counts=[len(boxes) for boxes in pages.boxes],
-            documents=pages.documents,
-        )
+    state = {
+        "pictures": pages.pictures,
+        "boxes": np.concatenate(pages.boxes),
+        "classes": np.concatenate(pages.classes),
+        "counts": [len(boxes) for boxes in pages.boxes],
+        "documents": pages.documents,
+    }
+    with replacing(path, ours=True) as draft:
+        checkpoint.write(draft, state)
 
 
 def _read(path: Path) -> Pages | None:
     """What `_write` has written; None if there is no such file or it is damaged."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-        ends = np.cumsum(found["counts"])[:-1]
+        found = checkpoint.read(path)
+        pictures, documents, counts = found["pictures"], found["documents"], np.array(found["counts"], np.int64)
+        ends = np.cumsum(counts)[:-1]
         boxes, classes = np.split(found["boxes"], ends), np.split(found["classes"], ends)
-        return Pages(found["pictures"], boxes, classes, found["documents"].tolist())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        fits = pictures.shape == (len(counts), SIDE, SIDE) and len(counts) == len(documents)
+        fits &= all((len(b), 4) == b.shape and (len(b),) == c.shape for b, c in zip(boxes, classes, strict=True))
+        return Pages(pictures, boxes, classes, documents) if fits else None
+    except (BadInput, KeyError, TypeError, ValueError, AttributeError):
         return None
 
 

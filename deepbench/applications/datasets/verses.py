@@ -31,8 +31,20 @@ class Verses(Dataset):
     licence = "public domain"
     terms = "In the United Kingdom the King James version is under letters patent of the Crown."
     packages = (
-        Package("debian", "sword-text-sparv", "2.60-1", 2_722_332),
-        Package("debian", "sword-text-kjv", "14.3-1", 2_800_476),
+        Package(
+            "debian",
+            "sword-text-sparv",
+            "2.60-1",
+            2_722_332,
+            "5c87f9b2bc97457e8a872f5bae7ea7ce59cb3de1dcee73e4d4740451863694cf",
+        ),
+        Package(
+            "debian",
+            "sword-text-kjv",
+            "14.3-1",
+            2_800_476,
+            "9f463f28ce665f6f528fc723179722bced880a4c5485f7a41bf742838315de57",
+        ),
     )
     files = tuple(f"{TEXTS}/{module}/*t.bz*" for module in (SPANISH, ENGLISH))
     digest = "3a3ec1e9b2a3fd8550286521ff00f8cfb2b06a65df5258eebd39d17e751319d3"

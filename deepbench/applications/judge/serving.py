@@ -174,13 +174,12 @@ class Served:
 
     @property
     def kept_rate(self) -> float | None:
-        """Of the server, the highest rate that keeps the bound below all that do not, in queries per second."""
+        """Of the server, the rate that was found and then confirmed with more queries, in queries per second."""
         search, queries = self.line.get("search"), self.line.get("queries")
         if not self.is_ok or search is None or queries is None:
             return None
-        missed = self.missed_rate
-        kept = (probe["rate"] for probe in search["probes"] if probe["is_kept"])
-        return max((rate for rate in kept if missed is None or rate < missed), default=None)
+        # The last one confirms the rate. A higher rate that a shorter probe kept before may have been luck.
+        return next((probe["rate"] for probe in reversed(search["probes"]) if probe["is_kept"]), None)
 
     @property
     def missed_rate(self) -> float | None:

@@ -243,7 +243,8 @@ def _judge(pair: TrainingPair) -> tuple[str, str]:
     if time is None or time.low is None or time.high is None:
         why = f"; in the second file runs are {', '.join(ends)}" if ends else ""
         return CANNOT_TELL, f"a comparison needs two seeds or more on both sides, all of which reach the target{why}"
-    text = f"the time to target is {time.value:.3f} times that of the first file ({time.low:.3f} to {time.high:.3f})"
+    interval = f"{time.low:.3f} to {time.high:.3f}, the {100 * pair.level:.3g} % interval of a gate"
+    text = f"the time to target is {time.value:.3f} times that of the first file ({interval})"
     if load is not None:
         text += f", but other programs took {load[0]:.1f} CPUs from the first side and {load[1]:.1f} from the second"
     if verdict == "slower":

@@ -15,6 +15,7 @@ from typing import Any
 
 from deepbench.applications.judge.trained import Run, runs_of
 from deepbench.core.errors import BadInput
+from deepbench.core.files import replacing
 from deepbench.results.file import ResultFile
 
 TOKEN = ":::MLLOG"
@@ -114,7 +115,8 @@ def write(file: ResultFile, folder: Path) -> list[Path]:
         for number, run in enumerate(runs_of(file)):
             if found := lines(file, run):
                 path = folder / f"{number:03}-{run.setup['application']}-{run.setup['rung']}-{run.setup['seed']}.log"
-                path.write_text("\n".join(found) + "\n")
+                with replacing(path, ours=True) as draft:
+                    draft.write_text("\n".join(found) + "\n")
                 written.append(path)
     except OSError as error:
         raise BadInput(f"cannot write {folder}: {error.strerror or error}") from None

@@ -15,6 +15,9 @@ from deepbench.reporting.table import Cell, Column, Table, number
 # What tells setups of one application apart.
 SHOWN = ("rung", *SETTINGS)
 
+# Means over the seeds, which have intervals.
+MEANS = ("time to target", "samples to target", "samples/s")
+
 PARTS = ("load", "initialise", "compile", "train", "evaluate", "checkpoint")
 
 ABOUT = (
@@ -59,7 +62,8 @@ def table(found: Sequence[Trained]) -> Table:
         _mean("samples/s", units.short_count, is_rate=True),
     ]
     notes = [*_notes(found), *_efficiency(found), ABOUT]
-    return Table(columns, [_row(trained) for trained in found], notes=notes)
+    more = ["runs", "disturbed", *(f"{name} ±" for name in MEANS)]
+    return Table(columns, [_row(trained) for trained in found], notes=notes, more_for_programs=more)
 
 
 def parts_table(found: Sequence[Trained]) -> Table:
@@ -255,4 +259,5 @@ def pairs_table(pairs: Sequence[TrainingPair]) -> Table:
             "The intervals leave out how much a machine changes from one session to the next, which deepbench selftest "
             "measures."
         )
-    return Table(columns, rows, notes=[*notes, *about])
+    more = [f"{name} ±" for name in ("time to target", "rate", "samples to target")]
+    return Table(columns, rows, notes=[*notes, *about], more_for_programs=more)

@@ -15,6 +15,7 @@ from deepbench.applications.judge.trained import Run, runs_of, trained
 from deepbench.applications.training import loadgen
 from deepbench.applications.training.scenarios import ServingOptions
 from deepbench.applications.training.session import (
+    Stopped,
     header_of,
     model_name,
     models_of,
@@ -95,6 +96,7 @@ class InferenceSession:
         """A line for each scenario, up to and with the first one at which the process fails; for all if none can be."""
         options, setup = replace(self._options, scenarios=list(scenarios)), setup_of(run.setup)
         setup = replace(setup, threads=options.threads or setup.threads, device=options.device or setup.device)
+        setup = replace(setup, ranks=1)  # however many have trained it
         about = {"run": number, "device": setup.device, "precision": setup.precision, "threads": setup.threads}
         model = models_of(self._source.path) / model_name(number)
         request = {
@@ -117,12 +119,14 @@ class InferenceSession:
                 worker.send(request)
                 start = None
                 while True:
-                    ending = worker.listen({"start", "progress", "scenario", "end"}, options.timeout_s)
+                    ending = worker.listen({"start", "progress", "scenario", "stopped", "end"}, options.timeout_s)
                     answer = ending.answer
                     if answer is None:
                         # A model that cannot be loaded fails in every scenario; one that fails later, in this one.
                         yield from failed(ending.status, ending.reason, left[: 1 if start else None])
                         return
+                    if "stopped" in answer:
+                        raise Stopped(answer["stopped"])
                     if "start" in answer:
                         start = answer["start"]
                     elif "scenario" in answer:
@@ -133,6 +137,8 @@ class InferenceSession:
                         end = answer["end"]
                         yield from failed(end["status"], end["reason"], left[: 1 if start else None])
                         return
+        except Stopped:
+            raise
         except DeepBenchError as error:
             yield from failed(error.record_status, str(error), left)
 

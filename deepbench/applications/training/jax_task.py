@@ -113,12 +113,14 @@ class JaxTask(Task):
         return {**model, **{f"{OPTIMIZER}{name}": np.array(value) for name, value in kept.items()}}
 
     def restore(self, state: Mapping[str, Any], samples: int) -> None:
-        self._parameters = self._placed({name: state[f"{MODEL}{name}"] for name in self._parameters})
-        self._buffers = self._placed({name: state[f"{MODEL}{name}"] for name in self._buffers})
-        self._kept = {
-            kind: self._placed({name: state[f"{OPTIMIZER}{kind}/{name}"] for name in arrays})
-            for kind, arrays in self._kept.items()
-        }
+        def found(arrays: Arrays, prefix: str) -> Arrays:
+            for name, array in arrays.items():
+                if (shape := state[f"{prefix}{name}"].shape) != array.shape:
+                    raise ValueError(f"{prefix}{name} has the shape {shape}")
+            return self._placed({name: state[f"{prefix}{name}"] for name in arrays})
+
+        self._parameters, self._buffers = found(self._parameters, MODEL), found(self._buffers, MODEL)
+        self._kept = {kind: found(arrays, f"{OPTIMIZER}{kind}/") for kind, arrays in self._kept.items()}
         self._samples = samples
 
     def compiled(self, function: Function) -> Callable[..., jax.Array]:

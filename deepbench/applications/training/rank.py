@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from dataclasses import replace
@@ -12,6 +13,8 @@ from typing import Any
 from deepbench.applications.training import checkpoint as checkpoints
 from deepbench.applications.training import worker
 from deepbench.applications.training.application import Setup
+from deepbench.core.errors import BadInput
+from deepbench.core.files import read_regular
 from deepbench.machine import describe
 from deepbench.measuring import process
 from deepbench.measuring.group import link
@@ -27,7 +30,7 @@ def main() -> None:
     request = group.receive()
     group.watch(WAIT.total_seconds())
     group.exchange_hosts()
-    setup, checkpoint = Setup(**request["setup"]), Path(request["checkpoint"])
+    setup, places = Setup(**request["setup"]), worker.Places(Path(request["checkpoints"]), request["run"])
     if setup.device == "cuda":
         setup = replace(setup, device=f"cuda:{group.local_rank}")
     received: list[bytes] = []
@@ -41,17 +44,19 @@ def main() -> None:
         elif "end" in message and message["end"]["status"] != "ok":
             reason = f"rank {group.rank} on {group.host}: {message['end']['reason']}"
             group.send({"end": {**message["end"], "reason": reason}})
+        elif "stopped" in message:
+            group.send({"stopped": f"rank {group.rank} on {group.host}: {message['stopped']}"})
 
     def join() -> int:
         _join(group, setup.device)
         if request["samples"]:
-            received.append(_spread(group, checkpoint))
+            received.append(_spread(group, places.path(request["samples"])))
         return group.rank
 
     def read(path: Path) -> dict[str, Any]:
-        return checkpoints.read(path, *received)
+        return checkpoints.read(path, received[0] or None)  # where rank 0 could not read it, nobody can
 
-    worker.guarded(lambda: worker.train(setup, checkpoint, request["samples"], emit, join, read), emit)
+    worker.guarded(lambda: worker.train(setup, places, request["samples"], emit, join, read), emit)
     group.receive()  # ends this process with the coordinator: destructors of libraries may hang
 
 
@@ -81,16 +86,20 @@ def _join(group: link.Group, device: str) -> None:
 
 
 def _spread(group: link.Group, checkpoint: Path) -> bytes:
-    """The checkpoint of rank 0, which other hosts do not have."""
+    """The checkpoint of rank 0, which other hosts do not have; empty where it cannot be read."""
     import torch
     from torch import distributed
 
     device = "cpu" if distributed.get_backend() == "gloo" else f"cuda:{torch.cuda.current_device()}"
-    content = torch.frombuffer(bytearray(checkpoint.read_bytes()), dtype=torch.uint8) if group.rank == 0 else None
-    size = torch.tensor([0 if content is None else len(content)], device=device)
+    read = b""
+    if group.rank == 0:
+        with contextlib.suppress(BadInput):
+            read = read_regular(checkpoint, checkpoints.MOST_BYTES, "a checkpoint")
+    size = torch.tensor([len(read)], device=device)
     distributed.broadcast(size, 0)
-    content = torch.empty(int(size), dtype=torch.uint8) if content is None else content
-    content = content.to(device)
+    if not int(size):
+        return b""
+    content = torch.frombuffer(bytearray(read or int(size)), dtype=torch.uint8).to(device)
     distributed.broadcast(content, 0)
     return bytes(content.cpu().numpy().tobytes())
 

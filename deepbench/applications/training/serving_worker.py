@@ -24,11 +24,20 @@ from deepbench.applications.judge.serving import (
     probe_s,
     wrong_answers,
 )
-from deepbench.applications.training import checkpoint, loadgen, scenarios
+from deepbench.applications.training import loadgen, scenarios
 from deepbench.applications.training.application import Setup, Task, find_application
 from deepbench.applications.training.scenarios import AnsweringModel, ServingOptions
-from deepbench.applications.training.worker import PROGRESS_S, Emit, answer_parent, guarded, load_data, make_task
+from deepbench.applications.training.worker import (
+    PROGRESS_S,
+    Emit,
+    answer_parent,
+    guarded,
+    load_data,
+    make_task,
+    restore,
+)
 from deepbench.core import units, variables
+from deepbench.core.errors import BadInput
 from deepbench.machine import describe
 from deepbench.results.record import Scenario, ServedAnswers, ServedBatch, ServedProbe, ServedRepeats, ServingStart
 
@@ -83,7 +92,10 @@ class Server:
         loaded = perf_counter()
         self._emit({"phase": "initialising"})
         self._task, versions, _ = make_task(setup, rung, data)
-        self._task.restore(checkpoint.read(path), samples)
+        try:
+            restore(self._task, path, samples)
+        except BadInput as error:
+            raise BadInput(f"{error}; train the run again") from None
         initialised = perf_counter()
         # A collection would look at everything that was loaded, again and again while queries wait.
         gc.collect()

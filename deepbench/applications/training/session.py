@@ -1,14 +1,16 @@
 """A result file with runs that train applications: each has a process of its own, and every event is kept at once.
 
-A file that was interrupted goes on at its last evaluation, from the checkpoint in the folder next to it. The models of
-runs that end well stay in another folder.
+A file that was interrupted goes on at its last evaluation, from the checkpoint in the folder next to it. A checkpoint
+stays until the evaluation behind a later one is in the file, so that a process which is killed at any moment leaves the
+checkpoint that the file needs. The models of runs that end well stay in another folder.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -17,17 +19,21 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from deepbench.applications.judge.references import reference_of
+from deepbench.applications.training import checkpoint
 from deepbench.applications.training.application import Setup, find_application, quality_text
 from deepbench.core import units
 from deepbench.core.errors import BadInput, DeepBenchError
+from deepbench.core.files import NotWritten, make_private_folder
 from deepbench.core.json_lines import sanitized
 from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.version import VERSION
 from deepbench.machine import describe
-from deepbench.measuring import launch, parent
+from deepbench.machine.system import require_linux
+from deepbench.measuring import launch, parent, process
 from deepbench.measuring.group.link import RANK_VARIABLES
 from deepbench.measuring.group.parent import Coordinator, reachable_address
 from deepbench.measuring.session import require_same_machine
+from deepbench.measuring.trust import require_hosts, require_ranks
 from deepbench.plan.modes import Rounds, Rules
 from deepbench.results.file import ResultFile, Store, read_results
 from deepbench.results.record import SCHEMA, Training, TrainingSetup
@@ -41,6 +47,10 @@ LEAST_SHARE = 0.1
 WORKER = "deepbench.applications.training.worker"
 
 PRECISIONS = ("f32", "bf16")
+
+
+class Stopped(BadInput):
+    """The system refuses what a run needs, such as space on a disk. The run has not ended: it can go on later."""
 
 
 def require_same_rungs(path: Path, setups: Iterable[TrainingSetup]) -> None:
@@ -133,18 +143,26 @@ class TrainingSession:
         self._seconds: dict[str, float] = {}
         self._checkpoints = file.path.with_name(f"{file.path.name}.checkpoints")
         self._models = models_of(file.path)
+        self.notes: list[str] = []
+        """Sentences for people about what `run` has done."""
 
     @classmethod
     def create(
         cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = (), hosts: Sequence[str] = ()
     ) -> TrainingSession:
         """A new file for these runs; `BadInput` where it exists. Ranks run on `hosts`, or on this machine."""
+        require_linux()
         store = Store.create(path, sanitized(header_of(setups, "training", TIMEOUT_S, command, hosts)))
         return cls(read_results(path), store, hosts)
 
     @classmethod
-    def resume(cls, path: Path, hosts: Sequence[str] = ()) -> TrainingSession:
-        """Go on with a file where it stops; `BadInput` where it has no training runs."""
+    def resume(
+        cls, path: Path, hosts: Sequence[str] = (), *, trusted: bool = False, started: int = 0
+    ) -> TrainingSession:
+        """Go on with a file where it stops; `BadInput` where it has no training runs.
+
+        `hosts`, `trusted` and `started` as in `measuring.session.Session.resume`.
+        """
         store = Store.reopen(path)
         try:
             file = read_results(path)
@@ -155,6 +173,9 @@ class TrainingSession:
                 )
             if not plan.get("training"):
                 raise BadInput(f"{path} has no training runs; continue it with deepbench run --resume -o {path}")
+            if not trusted:
+                require_hosts(file, hosts)
+                require_ranks(file, max(setup["ranks"] for setup in plan["training"]), hosts, started)
             hosts = hosts or plan.get("hosts") or []
             require_same_machine(file, hosts, lambda names: _opened(set(names)))
             require_same_rungs(path, plan["training"])
@@ -171,20 +192,28 @@ class TrainingSession:
         self._store.close()
 
     def run(self, progress: Progress = no_progress) -> None:
-        """Train every run that has not ended, and keep the models of those that end well."""
+        """Train every run that has not ended, and keep the models of those that end well.
+
+        `Stopped` and `NotWritten` where the system refuses what a run needs.
+        """
         ended = {event["run"] for event in self.file.training if "end" in event}
         for number in range(len(self._setups)):
             if number not in ended:
                 self._train(number, progress)
-        self._keep_models()  # of runs that an earlier process ended, which was killed before it moved them
-        shutil.rmtree(self._checkpoints, ignore_errors=True)
+            else:
+                self._keep_model(number)  # the process that ended the run may have been killed before it did so
+        with contextlib.suppress(OSError):  # not empty: the checkpoints of runs that did not end well stay
+            self._checkpoints.rmdir()
 
     def _train(self, number: int, progress: Progress) -> None:
         setup = self._setups[number]
         points = [event["point"] for event in self.file.training if event["run"] == number and "point" in event]
-        self._checkpoints.mkdir(exist_ok=True)
-        checkpoint = self._checkpoints / model_name(number)
-        done = points[-1]["samples"] if points and checkpoint.exists() else 0
+        make_private_folder(self._checkpoints)
+        kills = describe.kills_for_memory() or 0
+        done = points[-1]["samples"] if points else 0
+        if done and not os.path.lexists(self._checkpoint(number, done)):
+            self._note(setup, f"begins anew: {self._checkpoint(number, done)} is missing")
+            done = 0
         quality = points[-1]["quality"] if done else None
         begin, first, loading_s = time.monotonic(), done, 0.0
 
@@ -196,33 +225,61 @@ class TrainingSession:
                 words.append(f"{quality_text(quality, setup['is_share'])} {setup['metric']}")
             progress(Activity(", ".join(words), number, len(self._setups), left_s))
 
-        request = {"setup": asdict(setup_of(setup)), "checkpoint": str(checkpoint.resolve()), "samples": done}
+        where = {"checkpoints": str(self._checkpoints.resolve()), "run": number}
+        request = {"setup": asdict(setup_of(setup)), **where, "samples": done}
         try:
             with self._process(setup, request) as worker:
                 while True:
-                    ending = worker.listen({"start", "progress", "point", "end"}, TIMEOUT_S)
+                    ending = worker.listen({"start", "progress", "note", "stopped", "point", "end"}, TIMEOUT_S)
                     answer = ending.answer
                     if answer is None:
-                        self._keep(number, "end", {"status": ending.status, "reason": ending.reason})
+                        self._end(number, _failure(ending, kills))
                         return
+                    if "stopped" in answer:
+                        raise Stopped(answer["stopped"])
                     if "progress" in answer:
                         tell(answer["progress"])
-                        continue
-                    name = next(name for name in ("start", "point", "end") if name in answer)
-                    if name == "start":
+                    elif "note" in answer:
+                        self._note(setup, answer["note"])
+                    elif "start" in answer:
                         self._require_same_device(setup, answer["start"].get("device"))
                         loading_s = time.monotonic() - begin
-                    self._keep(number, name, answer[name])
-                    if name == "point":
+                        self._keep(number, "start", answer["start"])
+                    elif "point" in answer:
+                        self._keep(number, "point", answer["point"])
+                        self._remove_checkpoints(number, answer["point"]["samples"])
                         quality = answer["point"]["quality"]
                         tell(answer["point"]["samples"])
-                    if name == "end":
-                        self._keep_models()
+                    else:
+                        self._end(number, answer["end"])
                         return
         except BadInput:
             raise
-        except DeepBenchError as error:
-            self._keep(number, "end", {"status": error.record_status, "reason": str(error)})
+        except DeepBenchError as error:  # its process cannot be started
+            raise Stopped(str(error)) from None
+        except OSError as error:  # of this process: the run did nothing wrong
+            raise Stopped(f"cannot start the process of a run: {error.strerror or error}") from None
+
+    def _end(self, number: int, end: Mapping[str, Any]) -> None:
+        """Keep how a run ended, unless the memory is full that was enough for it before: then the run can go on."""
+        has_fitted = any(event["run"] == number and "point" in event for event in self.file.training)
+        if end["status"] == "out_of_memory" and has_fitted:
+            raise Stopped(f"the memory is full, which was enough before ({end['reason']}); free some memory")
+        self._keep(number, "end", end)
+        self._keep_model(number)
+
+    def _note(self, setup: TrainingSetup, text: str) -> None:
+        self.notes.append(f"{setup['application']}, seed {setup['seed']}: {text}")
+
+    def _checkpoint(self, number: int, samples: int) -> Path:
+        return self._checkpoints / checkpoint.file_name(number, samples)
+
+    def _remove_checkpoints(self, number: int, before: float) -> None:
+        """Remove the files of a run from the folder of checkpoints that are before so many samples."""
+        for path, samples in checkpoint.files_of(self._checkpoints, number).items():
+            if samples < before:
+                with contextlib.suppress(OSError):  # it takes space, no more
+                    path.unlink()
 
     def _require_same_device(self, setup: TrainingSetup, name: str | None) -> None:
         """`BadInput` where earlier runs of the file had another GPU: their rates would become one mean."""
@@ -234,13 +291,20 @@ class TrainingSession:
                     f"{self.file.path} was trained on {before}, and this is {name or 'no GPU'}; start a new file"
                 )
 
-    def _keep_models(self) -> None:
-        """The last checkpoint of a run that ended well is its model."""
-        for event in self.file.training:
-            checkpoint = self._checkpoints / model_name(event["run"])
-            if "end" in event and event["end"]["status"] == "ok" and checkpoint.exists():
-                self._models.mkdir(exist_ok=True)
-                checkpoint.replace(self._models / checkpoint.name)
+    def _keep_model(self, number: int) -> None:
+        """The last checkpoint of a run that ended well is its model; the other ones go."""
+        events = [event for event in self.file.training if event["run"] == number]
+        points = [event["point"] for event in events if "point" in event]
+        if not points or not any("end" in event and event["end"]["status"] == "ok" for event in events):
+            return
+        last, model = self._checkpoint(number, points[-1]["samples"]), self._models / model_name(number)
+        if last.exists():
+            make_private_folder(self._models)
+            try:
+                last.replace(model)
+            except OSError as error:
+                raise NotWritten(model, error) from None
+        self._remove_checkpoints(number, math.inf)
 
     def _left_s(self, number: int, seconds: float, loading_s: float, first: int, share: float) -> float | None:
         """What the current run and those behind it need, from what the runs so far have needed.
@@ -281,6 +345,14 @@ class TrainingSession:
         event = cast(Training, {"run": number, "at": now(), name: value})
         self._store.append({"training": event})
         self.file.training.append(event)
+
+
+def _failure(ending: process.Ending, kills: int) -> dict[str, Any]:
+    """The end of a run whose process did not say it itself. `kills`: of the system for memory, before the process."""
+    if ending.was_killed and (describe.kills_for_memory() or 0) > kills:
+        reason = f"the system killed a process to free memory: {ending.reason}"
+        return {"status": "out_of_memory", "reason": reason}
+    return {"status": ending.status, "reason": ending.reason}
 
 
 def _kind(setup: TrainingSetup) -> str:

@@ -162,6 +162,11 @@ class TorchTask(Task):
             if key.startswith(OPTIMIZER):
                 number, name = key.removeprefix(OPTIMIZER).split("/")
                 of_optimizer.setdefault(int(number), {})[name] = value
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for at, kept in of_optimizer.items():
+            for name, value in kept.items():
+                if isinstance(value, torch.Tensor) and value.ndim and value.shape != parameters[at].shape:
+                    raise ValueError(f"{name} of parameter {at} has the shape {tuple(value.shape)}")
         self.model.load_state_dict(of_model)
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": of_optimizer})
         self._samples = samples

@@ -1,11 +1,14 @@
 """A process that trains one run: `python -m deepbench.applications.training.worker DESCRIPTOR`.
 
-The argument is the descriptor of a socket. The first message says which run, and where its checkpoint is. Then the
-process sends one message per event. A message may also ask which version of a framework is here.
+The argument is the descriptor of a socket. The first message says which run, and where its checkpoints are. Then the
+process sends one message per event. Besides the events of a result file there are `note`, a sentence for people, and
+`stopped`: the system has refused something that has nothing to do with the run, so the run can go on later. A message
+may also ask which version of a framework is here.
 """
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -13,6 +16,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,6 +27,7 @@ from deepbench.applications.training.application import Application, Rung, Setup
 from deepbench.backends.torch import import_torch
 from deepbench.core import variables
 from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, Unsupported, shorten
+from deepbench.core.files import FULL_DISK, NotWritten
 from deepbench.machine import describe
 from deepbench.measuring import launch, process, wire
 from deepbench.networks.traces import from_jax
@@ -40,8 +45,8 @@ def main() -> None:
     """Train, and say what happens."""
 
     def handle(request: dict[str, Any], emit: Emit) -> None:
-        setup, checkpoint = Setup(**request["setup"]), Path(request["checkpoint"])
-        guarded(lambda: train(setup, checkpoint, request["samples"], emit), emit)
+        setup, places = Setup(**request["setup"]), Places(Path(request["checkpoints"]), request["run"])
+        guarded(lambda: train(setup, places, request["samples"], emit), emit)
 
     answer_parent(handle)
 
@@ -63,33 +68,84 @@ def answer_parent(handle: Callable[[dict[str, Any], Emit], None]) -> None:
 
 
 def guarded(work: Callable[[], None], emit: Emit) -> None:
-    """Work; where it fails in a way that has a status, end with it."""
+    """Work; where it fails in a way that has a status, end with it. Where the disk is full, nothing has ended."""
     try:
         work()
-    except MemoryError as error:
-        reason = str(error) or "the memory of this machine is full"
-        emit({"end": {"status": "out_of_memory", "reason": reason}})
+    except NotWritten as error:
+        emit({"stopped": str(error)})
     except DeepBenchError as error:
         status = "unavailable" if isinstance(error, BadInput) else error.record_status
         emit({"end": {"status": status, "reason": str(error)}})
     except Exception as error:
         # Said here, and not by a traceback: destructors of libraries may hang before the process has ended.
-        is_memory = "out of memory" in str(error) or "can't allocate memory" in str(error)
         place = traceback.extract_tb(error.__traceback__)[-1]
-        words = shorten(" ".join(str(error).split()), MOST_WORDS)
-        reason = f"{type(error).__name__}: {words} ({Path(place.filename).name}, line {place.lineno})"
-        emit({"end": {"status": "out_of_memory" if is_memory else "crashed", "reason": reason}})
+        if is_full_disk(error):
+            where = getattr(error, "filename", None) or f"{Path(place.filename).name}, line {place.lineno}"
+            emit({"stopped": f"the disk is full ({where}): {one_line(error)}; free some space"})
+        elif is_full_memory(error):
+            reason = one_line(error) or "the memory of this machine is full"
+            emit({"end": {"status": "out_of_memory", "reason": reason}})
+        else:
+            reason = f"{type(error).__name__}: {one_line(error)} ({Path(place.filename).name}, line {place.lineno})"
+            emit({"end": {"status": "crashed", "reason": reason}})
+
+
+def one_line(error: Exception) -> str:
+    """The text of an exception of a library, shortened."""
+    return shorten(" ".join(str(error).split()), MOST_WORDS)
+
+
+def is_full_disk(error: Exception) -> bool:
+    """Whether a disk is full, or what a user may use of it. Libraries raise exceptions of their own with its words."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in FULL_DISK
+    return any(os.strerror(number) in str(error) for number in FULL_DISK)
+
+
+def is_full_memory(error: Exception) -> bool:
+    """Whether memory lacks, of this machine or of a GPU."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return "out of memory" in str(error) or "can't allocate memory" in str(error)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the checkpoints of a run are: one for each evaluation, until the parent has stored a later one."""
+
+    folder: Path
+    run: int
+
+    def path(self, samples: int) -> Path:
+        """The checkpoint after so many samples."""
+        return self.folder / checkpoints.file_name(self.run, samples)
+
+
+def restore(task: Task, path: Path, samples: int, read: Callable[[Path], dict[str, Any]] = checkpoints.read) -> None:
+    """Let a run go on from a checkpoint after so many samples. `BadInput` where it is damaged or of another run.
+
+    After an error the task is of no use.
+    """
+    state = read(path)
+    if state.get("samples") != samples:
+        raise BadInput(f"the checkpoint {path} is not one after {samples:,} samples")
+    try:
+        task.restore(state, samples)
+    except Exception as error:
+        if is_full_memory(error):
+            raise
+        raise BadInput(f"the checkpoint {path} is not one of this run: {one_line(error)}") from None
 
 
 def train(
     setup: Setup,
-    checkpoint: Path,
+    places: Places,
     done: int,
     emit: Emit,
     join: Callable[[], int] = lambda: 0,
     read: Callable[[Path], dict[str, Any]] = checkpoints.read,
 ) -> None:
-    """Train a run, from the checkpoint if `done` samples are over; from the beginning where it is of other samples.
+    """Train a run, from its checkpoint if `done` samples are over; from the beginning where that cannot be used.
 
     `join` brings ranks together and returns that of this process; `read` reads the checkpoint.
     """
@@ -101,14 +157,13 @@ def train(
     loaded = perf_counter()
     emit({"phase": "initialising"})
     task, versions, rank = make_task(setup, rung, data, join)
-    try:
-        state = read(checkpoint) if done else {}
-    except BadInput:  # damaged: the run begins anew
-        state = {}
-    # It may be ahead of the file: the process was killed before it told of the evaluation, or the disk was full.
-    done = done if state.get("samples") == done else 0
     if done:
-        task.restore(state, done)
+        try:
+            restore(task, places.path(done), done, read)
+        except BadInput as error:
+            emit({"note": f"begins anew: {error}"})
+            done = 0
+            task, versions, rank = make_task(setup, rung, data, lambda: rank)
     seconds = {"load_s": loaded - begin, "initialise_s": perf_counter() - loaded}
     sizes = {"parameters": task.parameters, "examples": task.examples, "tests": task.tests}
     about: dict[str, Any] = {"versions": versions, "environment": variables.tuning(os.environ)}
@@ -140,7 +195,8 @@ def train(
         quality = task.evaluate()
         evaluated = perf_counter()
         if not rank:
-            checkpoints.write(checkpoint, {**task.state(), "samples": samples})
+            with process.unlimited_files():
+                checkpoints.write(places.path(samples), {**task.state(), "samples": samples})
         times |= {"evaluate_s": evaluated - before, "checkpoint_s": perf_counter() - evaluated}
         point = {"samples": samples, "quality": quality if math.isfinite(quality) else None, "loss": loss}
         if application.outside_steps is not None:

@@ -41,7 +41,11 @@ class OneDNNBackend(Backend):
             self.path_variable,
             FILES,
             needs=("dnnl_matmul_primitive_desc_create",),  # since version 3
-            remedy="pip install onednn-cpu-gomp (x86-64), or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
+            remedy=library.remedy(
+                "pip install onednn-cpu-gomp, or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
+                "name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH, because its wheel is for x86-64 only; PyTorch has most "
+                "of its operations: pip install torch, then --backend torch",
+            ),
             accept=_no_sycl,
         )
         self.dnn = OneDNN(loaded)

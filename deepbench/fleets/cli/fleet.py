@@ -11,7 +11,7 @@ import click
 
 from deepbench.api.text import BadInput, command
 from deepbench.cli.console import make_console, progress_bar
-from deepbench.cli.interrupts import EXIT_INTERRUPTED, interruptible
+from deepbench.cli.interrupts import EXIT_INTERRUPTED
 from deepbench.cli.options import case_options, choices_of, seconds, whole
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output
@@ -65,8 +65,7 @@ def fleet(
         found = "both" if hostfile else "neither"
         raise BadInput(f"expected one source of hosts: --hostfile FILE, or a start by srun or mpirun (found {found})")
     if where is not None and where.rank:
-        with interruptible():
-            serve_rank_zero(where)
+        serve_rank_zero(where)
         return 0
     plan_cases(words, choices_of(filters))  # reports bad words before any host is asked
     exactly, wait_s, timeout_s = whole("--runs", runs, 1000), seconds("--wait", wait), seconds("--timeout", timeout)
@@ -100,7 +99,7 @@ def _measure(session: FleetSession, exactly: int | None) -> int:
     console.print(f"each runs  {command('run', *header['words'])}", markup=False, soft_wrap=True)
     console.print(f"links      {header['links'] or 'not timed'}", markup=False)
     try:
-        with interruptible(), progress_bar(console) as bar:
+        with progress_bar(console) as bar:
             run_fleet(session, exactly, bar)
     except KeyboardInterrupt:
         console.print(f"interrupted; {path} has what was measured", markup=False)

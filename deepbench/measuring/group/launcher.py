@@ -21,6 +21,7 @@ import select
 import selectors
 import shlex
 import socket
+import stat
 import struct
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.files import SAFELY
 from deepbench.machine import describe
 from deepbench.measuring import process
 from deepbench.measuring.group.link import RANK_VARIABLES, RankInfo
@@ -283,9 +285,9 @@ def _connect(info: RankInfo) -> Connection:
 
 def _read_private(path: Path) -> str:
     """The text of a file that no other user can read or write: its author could run commands in this process."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | SAFELY)) as file:
         facts = os.fstat(file.fileno())
-        if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
+        if facts.st_uid != os.getuid() or facts.st_mode & 0o077 or not stat.S_ISREG(facts.st_mode):
             raise OSError(f"{path} may have been written by another user")
         return file.read()
 

@@ -78,7 +78,7 @@ def measure_rank(request: Request, group: link.Group) -> Record:
         _, findings.waited_s = worker.take_turns(sampling.sampler, group.send_once, group.wait)
         findings.timing = sampling.end()
         group.phase("check again")
-        findings.after, findings.group = part.check_again(findings.group)
+        findings.after, findings.group = part.check_again(findings.group, findings.timing)
 
     return steps.record_of(request, measure, f"rank {group.rank} on {group.host}: ")
 

@@ -19,7 +19,7 @@ from deepbench.machine import describe
 from deepbench.measuring.check import Verdict, verdict_of
 from deepbench.measuring.clock import Sample, Sampler, measure_kernel, take_sample
 from deepbench.measuring.group.link import Group
-from deepbench.measuring.steps import CheckResult, Timing, timing_of
+from deepbench.measuring.steps import CHECKED_S, CHECKED_SHARE, MOST_CHECKED, CheckResult, Timing, timing_of
 from deepbench.native import callloop
 from deepbench.plan.modes import Rules
 from deepbench.results.record import GroupFacts
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 # Calls whose results are compared bit by bit. Each rank waits for a random time of up to MOST_SKEW_S before each.
 REPEATS, MOST_SKEW_S = 3, 0.005
+
+# After these, calls as they are timed, as many as fit into the time that `measuring/steps.py` allows; their results are
+# hashed at about this speed.
+HASHED_BYTES_PER_S = 1e9
 
 
 def describe_group(group: Group, backend: GroupBackend) -> GroupFacts:
@@ -130,13 +134,14 @@ class RankPart:
             Sampler(GroupClock(self.timer, self.group), rules, first, self.timer.kind), self, rules, before
         )
 
-    def check_again(self, facts: GroupFacts) -> tuple[CheckResult, GroupFacts]:
+    def check_again(self, facts: GroupFacts, timing: Timing) -> tuple[CheckResult, GroupFacts]:
         """Check that all ranks and all calls leave the same bits, whichever rank is late; add a hash to the facts."""
         skew, hashes = random.Random(self.group.rank), []
-        for _ in range(REPEATS):
+        for i in range(REPEATS + self._further_calls(timing)):
             self._reset()
-            time.sleep(skew.uniform(0.0, MOST_SKEW_S))
-            self.timer(1, False)
+            if is_late := i < REPEATS:
+                time.sleep(skew.uniform(0.0, MOST_SKEW_S))
+            self.timer(1, not is_late)
             self.kernel.store()
             local = [_hash(arrays["receive"].view("u1").data) for arrays in self.arrays.values()]
             hashes.append(list(chain(*self.group.gather(local))))
@@ -150,6 +155,11 @@ class RankPart:
             "hash": hashes[0][0] if self.op.equal_on_all_ranks else _hash("".join(hashes[0]).encode()),
         }
         return replace(result, error=difference and f"not deterministic: {difference}"), facts
+
+    def _further_calls(self, timing: Timing) -> int:
+        """The same number on every rank: all of them have seen the same times."""
+        each_s = median(timing.measurement["samples_s"]) + self.op.operand_bytes(self.case) / HASHED_BYTES_PER_S
+        return min(MOST_CHECKED - REPEATS, int(max(CHECKED_S, CHECKED_SHARE * timing.spent_s) / each_s))
 
     def _reset(self) -> None:
         """Put the outputs back to what the kernel must find."""
@@ -173,6 +183,7 @@ class GroupSampling:
         part, device = self.part, self.part.kernel.device
         facts = part.timer.facts() if device is not None else {}
         timing = timing_of(self.sampler.measurement(), device, self.before, facts)
+        timing = replace(timing, spent_s=self.sampler.spent_s)
         for name, kernel in part.kernel.parts.items():
             clock = GroupClock(callloop.each_timer(kernel), part.group)
             alone = measure_kernel(clock, self.rules, take_sample(clock, 1), "python")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deepbench.networks.predictions.predict import KernelShare, Prediction
-from deepbench.networks.traces.trace import general_place
+from deepbench.networks.traces.trace import Trace, general_place
 
 # The groups of kernels, by operation.
 GROUPS = {
@@ -76,12 +76,13 @@ def layers(prediction: Prediction) -> list[Layer]:
     other_bytes = sum(call.bytes for call in trace.others) or 1
     overhead = p.overhead.seconds / (trace.operators or 1) if p.overhead else 0.0
     found: dict[str, dict[str, LayerPart]] = {}
+    names = _layers(trace)
     for call in trace.calls:
         if call.kernel is not None:
             seconds = of_kernel.get(call.kernel, 0.0)
         else:
             seconds = p.others.seconds * call.bytes / other_bytes if p.others else 0.0
-        layer, rest = _layer(general_place(call.where))
+        layer, rest = names[call.where]
         name = f"{rest} {call.kernel.split()[0] if call.kernel else OTHERS}".strip()
         part = found.setdefault(layer, {}).setdefault(name, LayerPart(name))
         part.calls += 1
@@ -90,11 +91,57 @@ def layers(prediction: Prediction) -> list[Layer]:
     return sorted(made, key=lambda layer: -layer.seconds)
 
 
-def _layer(place: str) -> tuple[str, str]:
-    """A layer, and the place in it: up to the number of the layer, or else the first name."""
-    words = place.split(".") if place else ["(no module)"]
-    end = words.index("*") + 1 if "*" in words else 1
-    return ".".join(words[:end]), ".".join(words[end:])
+def _layers(trace: Trace) -> dict[str, tuple[str, str]]:
+    """For each place of a trace: its layer, and the place in it. Without a number, the first name is the layer.
+
+    A number is the position in a list. Positions are one layer if they run the same operation at the same place in it;
+    `layers.*` are all positions of a list, and `net.0` and `net.1–12` are some.
+    """
+    split = {call.where: _split(call.where) for call in trace.calls}
+    lists: dict[str, dict[int, set[tuple[str, str]]]] = {}
+    for call in trace.calls:
+        owner, position, rest = split[call.where]
+        if position is not None:
+            runs = lists.setdefault(owner, {}).setdefault(position, set())
+            runs |= {(rest, call.kernel.split()[0])} if call.kernel else set()
+    titles = {owner: _titles(positions) for owner, positions in lists.items()}
+    found = {}
+    for place, (owner, position, rest) in split.items():
+        words = [*([owner] if owner else []), *([] if position is None else [titles[owner][position]])]
+        found[place] = (".".join(words) or "(no module)", rest)
+    return found
+
+
+def _split(place: str) -> tuple[str, int | None, str]:
+    """The list that a place is in, the position in it, and the place there; without a number, the first name."""
+    words = place.split(".") if place else []
+    at = next((i for i, word in enumerate(words) if word.isascii() and word.isdecimal() and len(word) < 10), None)
+    if at is None:
+        return general_place(".".join(words[:1])), None, general_place(".".join(words[1:]))
+    return ".".join(words[:at]), int(words[at]), general_place(".".join(words[at + 1 :]))
+
+
+def _titles(positions: Mapping[int, set[tuple[str, str]]]) -> dict[int, str]:
+    """What the positions of a list are called, those that run the same operation alike."""
+    kinds: list[tuple[list[int], set[tuple[str, str]]]] = []
+    for position, runs in sorted(positions.items()):
+        same = [kind for kind in kinds if kind[1] & runs or (not kind[1] and not runs)]
+        others = [kind for kind in kinds if kind not in same]
+        kinds = [*others, ([*(p for kind in same for p in kind[0]), position], runs.union(*(k[1] for k in same)))]
+    if len(kinds) == 1 and len(positions) > 1:
+        return dict.fromkeys(positions, "*")
+    return {position: _ranges(sorted(members)) for members, _ in kinds for position in members}
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`0, 2–5`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.times import Time
 from deepbench.measuring.clock import Sample
 from deepbench.measuring.session import Options, Session
-from deepbench.networks.predictions.predict import Need, Times, predict, yardstick
+from deepbench.networks.predictions.predict import FEW_SAMPLES, Need, Times, predict, yardstick
 from deepbench.networks.predictions.runner import OVERHEAD, Runner, StepRequest
 from deepbench.networks.traces.trace import Trace
 from deepbench.plan.cases import Planned
@@ -169,7 +169,7 @@ def _line(title: str, request: StepRequest, samples: Sequence[Sample]) -> Networ
 def overhead_of(
     files: Iterable[ResultFile], trace: Trace, times: Times, library: str, threads: int, capacity: int
 ) -> Time | None:
-    """What each operator costs besides its kernel: of a network whose kernels take next to no time.
+    """What each operator costs besides its kernel, at least 0: of a network whose kernels take next to no time.
 
     `trace` is that of the network, and `times` has its kernels. None if no file has steps of it, or lacks its kernels.
     """
@@ -184,7 +184,14 @@ def overhead_of(
     if not samples or kernels.time is None:
         return None
     used = stats.samples_used([s.call_s for s in samples], undisturbed(samples))
-    low, middle, high = (
-        (seconds - kernels.known.seconds) / trace.operators for seconds in statistics.quantiles(used, n=4)
+    median_s, known = statistics.median(used), kernels.known
+    few = (1 - FEW_SAMPLES) * median_s, (1 + FEW_SAMPLES) * median_s
+    low_s, high_s = stats.median_interval(used) or few
+    # A disturbed kernel takes at most its time, and at least nothing.
+    ends = (
+        (median_s, known.seconds),
+        (low_s, known.high_s),
+        (high_s, 0.0 if known.is_bound else known.low_s),
     )
-    return Time(middle, low, high)
+    middle, low, high = (None if own is None else max(0.0, step_s - own) / trace.operators for step_s, own in ends)
+    return None if middle is None else Time(middle, low, high)

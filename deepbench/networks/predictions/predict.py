@@ -92,9 +92,13 @@ class KernelShare:
     """Of all its calls; None if it was not measured."""
     how: str
     """`measured`, `from its bytes`, or why it has no time."""
-    disturbed: bool = False
     flop: int = 0
     """Of all its calls."""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other programs disturbed its measurement, so that its time is an upper bound."""
+        return self.time is not None and self.time.is_bound
 
 
 @dataclass(frozen=True)
@@ -140,9 +144,10 @@ class Prediction:
 
     @property
     def disturbed_share(self) -> float:
-        """The share of them in the known time."""
+        """The share of them, and of other operators if additions were disturbed, in the known time."""
         known = self.known.seconds
-        return sum(part.time.seconds for part in self.disturbed if part.time) / known if known else 0.0
+        times = [*(part.time for part in self.disturbed), self.others]
+        return sum(time.seconds for time in times if time and time.is_bound) / known if known else 0.0
 
     @property
     def is_trusted(self) -> bool:
@@ -218,15 +223,16 @@ class Times:
         self._of = {s.record["case"]: s for s in summaries}
         self._speeds = speeds or {}
 
-    def of(self, case: Case | None) -> tuple[Time, bool] | None:
-        """The time of a case, and whether it was disturbed; None without a trusted answer."""
+    def of(self, case: Case | None) -> Time | None:
+        """The time of a case, an upper bound if it was disturbed; None without a trusted answer."""
         s = None if case is None else self._of.get(case.text)
         if case is None or s is None or s.estimate is None or not s.is_ranked:
             return None
         middle, low, high = s.estimate.time_s, s.estimate.low_s, s.estimate.high_s
         if low is None or high is None:
             low, high = middle * (1 - FEW_SAMPLES), middle * (1 + FEW_SAMPLES)
-        return Time(middle, low, high).times(self._speeds.get(case.text, 1.0)), s.is_disturbed
+        time = Time.at_most(middle) if s.is_disturbed else Time(middle, low, high)
+        return time.times(self._speeds.get(case.text, 1.0))
 
     def reason(self, case: Case | None, library: str) -> str:
         """Why a case has no time."""
@@ -267,24 +273,24 @@ def _part(need: Need, times: Times, price: _Price, library: str) -> KernelShare:
         op = need.kernel.split()[0]
         # One state of the caches alone is used where it is all that there is.
         if known := hot or cold:
-            return KernelShare(need, known[0].times(need.count), "in one state of caches", known[1], flop)
+            return KernelShare(need, known.times(need.count), "in one state of caches", flop)
         if op not in DOMINANT:
             return _from_bytes(need, price.of(need.bytes, need.cold_share), 1, "from its bytes", flop)
-        return KernelShare(need, None, times.reason(need.hot, library), False, flop)
-    total, disturbed = NOTHING, False
+        return KernelShare(need, None, times.reason(need.hot, library), flop)
+    total = NOTHING
     for measured, calls in ((hot, need.count - need.cold_calls), (cold, need.cold_calls)):
         # A state with a negligible share was not measured: then all calls count in the other.
         if measured is not None:
             share = calls if hot is not None and cold is not None else need.count
-            total, disturbed = total.plus(measured[0].times(share)), disturbed or measured[1]
-    return KernelShare(need, total, "measured", disturbed, flop)
+            total = total.plus(measured.times(share))
+    return KernelShare(need, total, "measured", flop)
 
 
 def _from_bytes(need: Need, each: Time | None, operators: int, how: str, flop: int) -> KernelShare:
     """A kernel of which each of so many operators takes this time; without it, nothing is known."""
     if each is None:
-        return KernelShare(need, None, "only its bytes are known, and no addition has a time", False, flop)
-    return KernelShare(need, each.times(operators * need.count), how, False, flop)
+        return KernelShare(need, None, "only its bytes are known, and no addition has a time", flop)
+    return KernelShare(need, each.times(operators * need.count), how, flop)
 
 
 class _Price:
@@ -294,7 +300,7 @@ class _Price:
         self._points: dict[str, list[tuple[int, Time]]] = {"hot": [], "cold": []}
         for (state, size), case in sorted(yardstick(library, threads).items()):
             if (known := times.of(case)) is not None:
-                self._points[state].append((size, known[0]))
+                self._points[state].append((size, known))
 
     def of(self, size: int, share: float) -> Time | None:
         """The time for so many bytes, of which a share comes from memory; None without additions."""

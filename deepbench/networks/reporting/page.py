@@ -47,9 +47,9 @@ def _step(made: Forecast) -> dict[str, Any]:
     bars = []
     best = breakdown.fastest(p, made.alternatives)
     if p.time is not None:
-        bars.append(_bar(PREDICTED, breakdown.groups(p), p.time, bool(p.disturbed)))
+        bars.append(_bar(PREDICTED, breakdown.groups(p), p.time, p.time.is_bound))
         if best.parts != p.parts and best.time is not None:
-            bars.append(_bar(FASTEST, breakdown.groups(best), best.time, bool(best.disturbed)))
+            bars.append(_bar(FASTEST, breakdown.groups(best), best.time, best.time.is_bound))
     if made.measured is not None:
         bars.append(_bar(MEASURED, {MEASURED: made.measured.seconds}, made.measured, False))
     title = f"{p.trace.title}, {p.trace.phase}, {count(p.threads, 'thread')}"
@@ -67,7 +67,8 @@ def _remarks(made: Forecast) -> list[str]:
     if p.missing:
         remarks.append(f"No predicted time: {predictions.without_time(len(p.missing))}.")
     elif p.time is not None and made.measured is not None:
-        remarks.append(f"Error: {predictions.error_text(p.time.seconds / made.measured.seconds - 1)}.")
+        error = p.error(made.measured)
+        remarks.append(f"Error: {predictions.WITHHELD if error is None else predictions.error_text(error)}.")
     if gain := predictions.gain_text(p, made.alternatives):
         remarks.append(f"{gain}.")
     if p.time is not None:
@@ -76,6 +77,6 @@ def _remarks(made: Forecast) -> list[str]:
             remarks.append("The time of other operators is unknown, and not in the sum.")
         if p.overhead is None:
             remarks.append("The overhead of the framework is unknown, and not in the sum.")
-        if p.disturbed:
+        if p.time.is_bound:
             remarks.append("Other programs disturbed a time of the sum.")
     return remarks

@@ -14,11 +14,11 @@ from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gai
 from deepbench.networks.predictions.forecast import Forecast
 from deepbench.networks.predictions.memory import memory_of
 from deepbench.networks.predictions.predict import KernelShare, Prediction
-from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text
+from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text, note_lines
 from deepbench.networks.traces.trace import Trace
 from deepbench.reporting.bars import StackedBar, svg
 from deepbench.reporting.output import Report, json_text
-from deepbench.reporting.table import Cell, Column, Table, number
+from deepbench.reporting.table import AtMost, Cell, Column, Table, number, time_text
 
 MOST_ROWS = 12
 
@@ -34,7 +34,9 @@ LEAST_CHANGE = 0.01
 
 
 def interval(time: Time) -> str:
-    """`98.2 ms, from 93.1 ms to 104 ms`."""
+    """`98.2 ms, from 93.1 ms to 104 ms`; `≤ 110 ms` where it is an upper bound."""
+    if time.is_bound:
+        return units.at_most(time.seconds if time.high_s is None else time.high_s)
     if time.low_s is None or time.high_s is None:
         return units.seconds(time.seconds)
     return f"{units.seconds(time.seconds)}, from {units.seconds(time.low_s)} to {units.seconds(time.high_s)}"
@@ -67,9 +69,11 @@ def summary(
         shares = [f"{name} {units.percent(s / known)}" for name, s in groups(p).items() if s / known >= 0.005]
         lines.append(("consists of", ", ".join(shares)))
         lines.append(("coverage", f"{units.percent(p.measured_share)} of the time is measured kernels"))
-    if p.disturbed:
-        text = f"{count(len(p.disturbed), 'kernel')}, {units.percent(p.disturbed_share)} of the time"
-        lines.append(("disturbed", f"{text}: other programs interfered; measure again"))
+    if p.known.is_bound:
+        what = [count(len(p.disturbed), "kernel")] if p.disturbed else []
+        what += [OTHERS] if p.others is not None and p.others.is_bound else []
+        text = f"{' and '.join(what)}, {units.percent(p.disturbed_share)} of the time"
+        lines.append(("disturbed", f"{text}: other programs interfered, so the time is an upper bound; measure again"))
     if p.others is None:
         lines.append(("others", "unknown: no addition has a time, so other operators are not in the sum"))
     if p.overhead is None:
@@ -82,7 +86,7 @@ def summary(
     if (gain := gain_text(p, alternatives)) is not None:
         lines.append(("libraries", gain))
     lines.append(("memory", _memory(trace, capacity)))
-    return lines
+    return [*lines, *note_lines(trace)]
 
 
 def _memory(trace: Trace, capacity: tuple[str, int] | None) -> str:
@@ -144,8 +148,8 @@ def layer_table(prediction: Prediction, is_full: bool = False) -> Table:
             name = row["layer"] if row["part"] is None else f"  {row['part']}"
             shown.append({**row, "name": name})
     notes = [
-        "*: all layers of this kind together. A layer is the sum of its parts; its other operators count by their "
-        "bytes, and each operator with the overhead of the framework.",
+        "*: all layers of a list together; a number is the position in a list. A layer is the sum of its parts; its "
+        "other operators count by their bytes, and each operator with the overhead of the framework.",
     ]
     if len(shown) < len(every):
         notes.append(f"{len(shown)} of {len(every)} rows are shown; --all shows the others.")
@@ -179,8 +183,12 @@ def rows(prediction: Prediction) -> list[dict[str, Cell]]:
     for name, time, calls in rest:
         if time is not None and calls:
             share = time.seconds / known if known else None
-            found.append({"kernel": name, "calls": calls, "time": time.seconds, "share": share, "memory": None})
+            found.append({"kernel": name, "calls": calls, "time": _seconds(time), "share": share, "memory": None})
     return found
+
+
+def _seconds(time: Time) -> float:
+    return AtMost(time.seconds) if time.is_bound else time.seconds
 
 
 def _row(part: KernelShare, known: float) -> dict[str, Cell]:
@@ -189,7 +197,7 @@ def _row(part: KernelShare, known: float) -> dict[str, Cell]:
         "kernel": kernel_title(part.need.kernel),
         "case": part.need.kernel,
         "calls": part.need.count,
-        "time": time.seconds if time else None,
+        "time": _seconds(time) if time else None,
         "low": time.low_s if time else None,
         "high": time.high_s if time else None,
         "share": time.seconds / known if time and known else None,
@@ -217,7 +225,7 @@ def table(prediction: Prediction, most: int | None = MOST_ROWS) -> Table:
     columns = [
         Column("kernel", title="kernel of one step", least=24),
         number("calls"),
-        number("time", units.seconds),
+        number("time", time_text),
         number("share", units.percent, "of step"),
         number("memory", units.percent, narrow=2),
         Column("how", narrow=1),
@@ -259,6 +267,7 @@ def values(
     return {
         "title": prediction.trace.title,
         "source": prediction.trace.source,
+        "notes": list(prediction.trace.notes),
         "training": prediction.trace.is_training,
         "library": prediction.library,
         "threads": prediction.threads,
@@ -285,7 +294,7 @@ def picture(found: Sequence[tuple[str, Prediction]], measured: Time | None = Non
     for label, prediction in found:
         time = prediction.time
         text = interval(time) if time else f"at least {units.seconds(prediction.known.seconds)}: kernels are missing"
-        text += " (disturbed)" if prediction.disturbed else ""
+        text += " (disturbed)" if prediction.known.is_bound else ""
         shown.append(StackedBar(label, groups(prediction), text, _ends(time)))
     if measured is not None:
         shown.append(StackedBar("measured", {"measured": measured.seconds}, interval(measured), _ends(measured)))
@@ -390,16 +399,16 @@ def sweep_table(name: str, found: Sequence[tuple[int, Prediction]]) -> Table:
         rows.append(
             {
                 name: value,
-                "step": time.seconds if time else None,
+                "step": _seconds(time) if time else None,
                 "low": time.low_s if time else None,
                 "high": time.high_s if time else None,
                 "per_s": value / time.seconds if time else None,
                 "each": time.seconds / value if time else None,
                 "missing": len(prediction.missing) or None,
-                "notes": "disturbed" if prediction.disturbed else None,
+                "notes": "disturbed" if prediction.known.is_bound else None,
             }
         )
-    knee = knee_of([(value, p.time.seconds) for value, p in found if p.time])
+    knee = knee_of([(value, p.time.seconds) for value, p in found if p.time and p.is_trusted])
     notes = [f"{name} is what one step processes; per s: {name} / step."]
     if knee is not None:
         notes.append(
@@ -409,7 +418,7 @@ def sweep_table(name: str, found: Sequence[tuple[int, Prediction]]) -> Table:
         notes.append("Steps without a time lack kernels; measure them with --measure.")
     columns = [
         number(name),
-        number("step", units.seconds, "step"),
+        number("step", time_text, "step"),
         number("low", units.seconds, "from", narrow=1),
         number("high", units.seconds, "to", narrow=1),
         number("per_s", units.significant, "per s"),

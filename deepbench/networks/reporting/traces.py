@@ -30,6 +30,7 @@ def values(trace: Trace) -> dict[str, Any]:
     return {
         "title": trace.title,
         "source": trace.source,
+        "notes": list(trace.notes),
         "training": trace.is_training,
         "parameters": trace.parameters,
         "operators": len(trace.calls),
@@ -125,7 +126,7 @@ def table(trace: Trace, most: int | None = MOST_ROWS) -> Table:
     if len(shown) < len(rows):
         notes.append(f"{len(shown)} of {len(rows)} rows are shown; --all shows the others.")
     if others:
-        notes.append("Without FLOP: operators of the framework that are no operation of DeepBench; only bytes count.")
+        notes.append("Without FLOP: operators that are no kernel of DeepBench; only their bytes count.")
     columns = [
         Column("kernel", title="kernel of one step", least=30),
         Column("directions", title="in", whole=True),
@@ -147,4 +148,10 @@ def summary(trace: Trace) -> list[tuple[str, str]]:
         ("work", f"{units.significant(v['flop'] / 1e9)} GFLOP; {units.significant(v['bytes'] / 1e9)} GB moved, "
                  f"{units.percent(v['other_bytes'] / v['bytes'] if v['bytes'] else 0)} of it by other operators"),
         ("memory", memory_text(memory_of(trace))),
+        *note_lines(trace),
     ]  # fmt: skip
+
+
+def note_lines(trace: Trace) -> list[tuple[str, str]]:
+    """What a trace leaves out, and how its kernels differ from what ran."""
+    return [("note" if i == 0 else "", text) for i, text in enumerate(trace.notes)]

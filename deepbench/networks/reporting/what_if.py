@@ -138,7 +138,7 @@ def _parsed(changes: Sequence[str], base: Hardware) -> list[Change]:
     """The changes; `BadInput` for a knob that the hardware lacks."""
     parsed = [Change.parse(text) for text in changes]
     for change in parsed:
-        base.replace(*change.of_hardware)
+        base.changed(*change.of_hardware)
     return parsed
 
 
@@ -312,6 +312,35 @@ def changes_table(outcomes: Sequence[ApplicationEffect]) -> Table:
         Column("limited by", title="then limited by"),
     ]
     return Table(columns, rows, more_for_programs=["low", "high"])
+
+
+def every_change(outcomes: Sequence[ApplicationEffect]) -> Table:
+    """For programs: for each change one row for the whole application, without a kernel, and one row per kernel."""
+    rows: list[dict[str, Cell]] = []
+    for o in outcomes:
+        whole = ("", sum(e.term.count for e in o.effects), o.before_s, o.ratio, shares_text(o.bound_after, 1), None)
+        each = [
+            (e.term.label, e.term.count, e.term.seconds, e.ratio, _bound_title(e.after.bound), e.library)
+            for e in sorted(o.effects, key=lambda e: -abs(e.saved_s))
+        ]
+        for kernel, calls, before_s, ratio, bound, library in (whole, *each):
+            rows.append(
+                {
+                    "change": o.change.text,
+                    "kernel": kernel or None,
+                    "calls": calls,
+                    "before": before_s,
+                    "after": before_s * ratio.value,
+                    "low": before_s * ratio.low,
+                    "high": before_s * ratio.high,
+                    "speed_up": ratio.inverse.value,
+                    "speed_up_low": ratio.inverse.low,
+                    "speed_up_high": ratio.inverse.high,
+                    "limited_by": bound,
+                    "library": library,
+                }
+            )
+    return Table(list(map(Column, rows[0])), rows)
 
 
 def kernels_table(outcome: ApplicationEffect, full: bool = False) -> Table:

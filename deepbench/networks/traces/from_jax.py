@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -105,7 +106,7 @@ def trace_jax(
     arguments = [walker.array(v.aval) for v in program.invars]
     walker.inputs.update(a.buffer for a in arguments)
     walker.walk(program, closed.consts, arguments, "", _Memory())
-    return walker.record.trace(title, "; ".join([source, *walker.notes]), is_training, parameters)
+    return walker.record.trace(title, source, is_training, parameters)
 
 
 # ---- arrays
@@ -238,7 +239,6 @@ class _Walker:
     def __init__(self, while_steps: int | None) -> None:
         self.while_steps = while_steps
         self.record = Recorder()
-        self.notes: dict[str, None] = {}
         self.inputs: set[int | None] = set()
         self._constants: dict[int, tuple[Any, _Array]] = {}
         self._branches: dict[int, tuple[Any, int]] = {}
@@ -370,7 +370,7 @@ class _Walker:
             value = operands[0].constant if name == "convert_element_type" else math.nan
             return [_equal_numbers(v.aval, value) for v in equation.outvars]
         if name in OPAQUE:
-            self.notes[f"what runs inside of {name} is not seen"] = None
+            self.record.remarks[f"what runs inside of {name} is not seen"] = None
         keeps_order = name in KEEP_REVERSED
         operands = [
             self._copied(a, range(len(a.shape)), where, memory, ("copy", i))
@@ -389,7 +389,7 @@ class _Walker:
         kernel = None
         if find is not None:
             try:
-                prepared = find(_Operator(name, equation.params, operands, results, copied))
+                prepared = find(_Operator(name, equation.params, operands, results, copied, self.record.notes))
             except BadInput:
                 prepared = None
             if prepared is not None:
@@ -471,7 +471,7 @@ class _Walker:
                 "(--while-steps, in Python while_steps), or write the loop as jax.lax.scan, or as jax.lax.fori_loop "
                 "from and to a Python number"
             )
-        self.notes[f"{steps} steps of each while loop"] = None
+        self.record.remarks[f"{steps} steps of each while loop"] = None
         condition, body = p["cond_jaxpr"], p["body_jaxpr"]
         before, fixed = p["cond_nconsts"], p["body_nconsts"]
         of_condition, of_body = operands[:before], operands[before : before + fixed]
@@ -501,7 +501,7 @@ class _Walker:
                 del record.calls[calls:]
                 record.views, record.parts = kept
             self._branches[id(equation)] = equation, -max(costs)[2]
-            self.notes["of the branches of each condition, that with the most FLOP"] = None
+            self.record.remarks["of the branches of each condition, that with the most FLOP"] = None
         return run(self._branches[id(equation)][1])
 
 
@@ -584,6 +584,8 @@ class _Operator:
     results: Sequence[_Array]
     copied: Callable[[int, Sequence[int]], _Array]
     """Makes a copy of an operand, by its number, whose axes lie in memory in this order."""
+    notes: Counter[str]
+    """Counts how operators differ from their kernels."""
 
 
 def _product(o: _Operator) -> Prepared:
@@ -643,18 +645,23 @@ def _convolution(o: _Operator) -> Prepared:
         # The convolution from the result to the input has this stride.
         pads = [d * (n - 1) - before for d, n, before in zip(dilation, sides, low, strict=True)]
         window = Window(sides, gaps, pads, dilation)
-        return rules.convolution(window, outputs, image, precision, "backward_data", groups, **settings), [x, w]
+        return rules.convolution(window, outputs, image, precision, "backward_data", groups, o.notes, **settings), [
+            x,
+            w,
+        ]
     if groups == 1 and (batch_groups > 1 or (of_x[1] == 0 and of_w[1] == 0)):
         # The images are where the channels would be, and the filters are as large as the result of the convolution.
         settings["layout"] = _layout(x, of_x[0])
         window = Window(outputs[2:], dilation, low, stride)
         image, of_image = [image[1], image[0], *image[2:]], [filters[1], filters[0], *sides]
-        kernel = rules.convolution(window, image, of_image, precision, "backward_weights", batch_groups, **settings)
+        kernel = rules.convolution(
+            window, image, of_image, precision, "backward_weights", batch_groups, o.notes, **settings
+        )
         return kernel, [x, w]
     if batch_groups != 1:
         return None
     window = Window(sides, stride, low, dilation)
-    return rules.convolution(window, image, outputs, precision, "forward", groups, **settings), [x, w]
+    return rules.convolution(window, image, outputs, precision, "forward", groups, o.notes, **settings), [x, w]
 
 
 def _layout(image: _Array, channels: int) -> str:
@@ -663,16 +670,17 @@ def _layout(image: _Array, channels: int) -> str:
 
 
 def _pooled(o: _Operator) -> Prepared:
-    return _pooling(POOLING[o.name], o.params, o.operands[0], o.results[0], "forward"), o.operands
+    return _pooling(POOLING[o.name], o, o.operands[0], o.results[0], "forward"), o.operands
 
 
 def _unpooled(o: _Operator) -> Prepared:
     dy, x = o.operands[:2]
-    return _pooling("max", o.params, x, dy, "backward"), o.operands
+    return _pooling("max", o, x, dy, "backward"), o.operands
 
 
-def _pooling(kind: str, p: Mapping[str, Any], x: _Array, y: _Array, direction: str) -> str:
+def _pooling(kind: str, o: _Operator, x: _Array, y: _Array, direction: str) -> str:
     """Windows over the axes in the middle are those of images with channels last."""
+    p = o.params
     rank, windows = len(x.shape), p["window_dimensions"]
     used = [i for i in range(rank) if windows[i] != 1 or p["window_strides"][i] != 1]
     if any(n != 1 for n in p.get("base_dilation") or ()) or rank < 3 or not used:
@@ -686,7 +694,7 @@ def _pooling(kind: str, p: Mapping[str, Any], x: _Array, y: _Array, direction: s
     window = Window(*([values[i] for i in axes] for values in (windows, p["window_strides"], low, dilation)))
     image, outputs = ([shape[i] for i in (0, channel, *axes)] for shape in (x.shape, y.shape))
     layout = "nhwc" if last else "nchw"
-    return rules.pooling(kind, window, image, outputs, PRECISIONS.get(x.kind), direction, layout=layout)
+    return rules.pooling(kind, window, image, outputs, PRECISIONS.get(x.kind), direction, o.notes, layout=layout)
 
 
 def _elementwise(o: _Operator) -> Prepared:

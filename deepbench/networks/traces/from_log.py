@@ -33,7 +33,7 @@ WANTED = (
 def trace_log(path: Path, steps: int = 1, title: str | None = None) -> Trace:
     """The calls in a log of so many `steps` of a network, of one step.
 
-    What was not understood is in the source of the trace, with its first line. `BadInput` if nothing was understood, or
+    What was not understood is in the notes of the trace, with its first line. `BadInput` if nothing was understood, or
     if the steps are not alike.
     """
     content = read_regular(path, LARGEST_BYTES, "the log of a library")
@@ -61,9 +61,10 @@ def trace_log_text(text: str, title: str, source: str, steps: int = 1) -> Trace:
     one = _one_step(found, steps, source)
     kind = f"log of {steps} steps" if steps > 1 else "log"
     calls = [TracedCall(entry.operator, entry.kernel, "", (), (), entry.bytes) for entry in one]
-    record = Recorder(calls, notes=Counter(note for entry in one for note in entry.notes))
+    notes = Counter(note for entry in one for note in entry.notes)
+    record = Recorder(calls, notes=notes, remarks=dict.fromkeys(left_out))
     is_training = any(" backward" in entry.kernel for entry in one if entry.kernel)
-    return record.trace(title, "; ".join([f"{source}, {kind}", *left_out]), is_training, None)
+    return record.trace(title, f"{source}, {kind}", is_training, None)
 
 
 def _left_out(reasons: list[str], comments: int) -> list[str]:
@@ -88,7 +89,7 @@ def _entries(log: LogText) -> Iterator[Logged | str]:
         if call.library == "onednn":
             if not onednn.is_execution(key):
                 continue
-            key = key.rpartition(",")[0]  # without its time
+            key = onednn.without_time(key)
         entries = known.get(key)
         if entries is None:
             if len(known) == MOST_DIFFERENT:

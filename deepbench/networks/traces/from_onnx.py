@@ -18,6 +18,7 @@ them, such as `batch`, or by input and axis, such as `x.0`.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -153,7 +154,7 @@ def _model(onnx: Any, path: Path) -> Any:
         if node.op_type in CONTROL_FLOW and node.domain in OWN_DOMAINS:
             raise BadInput(
                 f"{name} has the operator {node.op_type} ({shorten(printable(node.name)) or 'without a name'}), which "
-                "decides by data what runs; export the network without control flow"
+                "runs a network of its own, and such operators are not read; export the network without control flow"
             )
     return model
 
@@ -374,10 +375,33 @@ class _OnnxGraph:
         except Exception as error:
             what = f"{node.op_type} {shorten(printable(node.name))}".strip()
             reason = shorten(printable(str(error)), 200)
-            raise BadInput(f"{self.name}: the arrays of {what} do not fit together ({reason})") from None
-        return [self._result(n, inferred.get(n), is_constant) if n else None for n in node.output]
+            raise BadInput(f"{self.name}: {what} or its arrays are not valid ({reason})") from None
+        if domain and not inferred:
+            self._require_shapes(node)
+        what = shorten(printable(f"{node.op_type} of {domain}"))
+        of = f", the result of {what}, which is none of ONNX," if domain else ""
+        return [self._result(n, inferred.get(n), is_constant, of) if n else None for n in node.output]
 
-    def _result(self, name: str, inferred: Any, is_constant: bool) -> _Tensor | None:
+    def _require_shapes(self, node: Any) -> None:
+        """`BadInput` if an operator of others has results whose shapes the file leaves open; it names all of those."""
+
+        def missing_of(operator: Any) -> list[str]:
+            found = [self._fill(n, self.own_types[n]) for n in operator.output if n in self.own_types]
+            return [name for names in found for name in names]
+
+        if missing_of(node):
+            following = itertools.dropwhile(lambda other: other is not node, self.graph.node)
+            foreign = [other for other in following if other.domain not in OWN_DOMAINS]
+            missing = dict.fromkeys(name for other in foreign for name in missing_of(other))
+            what = f"{node.op_type} of {node.domain} ({node.name or 'without a name'})"
+            example = " ".join(f"--set {n}=8" for n in missing)
+            raise BadInput(
+                f"{self.name} has the operator {shorten(printable(what))}, which is none of ONNX, so the shape of its "
+                f"result has to be stated: {shorten(printable(example), 300)}"
+            )
+
+    def _result(self, name: str, inferred: Any, is_constant: bool, of: str = "") -> _Tensor | None:
+        """A result of an operator, which errors name in the words `of` if it is one of others."""
         missing: list[str] = []
         for kind in (inferred, self.own_types.get(name)):
             if kind is None or not kind.WhichOneof("value"):
@@ -393,7 +417,8 @@ class _OnnxGraph:
         shown = shorten(printable(name))
         if not missing:
             raise BadInput(
-                f"{self.name}: the shape of {shown!r} cannot be told without running the network; export it with sizes"
+                f"{self.name}: the shape of {shown!r}{of} cannot be told without running the network; export it with "
+                "the sizes of all results"
             )
         example = " ".join(f"--set {shorten(printable(n))}=8" for n in missing)
         raise BadInput(f"{self.name}: the shape of {shown!r} depends on data; state what is open, such as {example}")
@@ -540,20 +565,25 @@ def _window(node: _Node, image: Sequence[int], sides: Sequence[int], outputs: Se
     axes = len(sides)
     stride, dilation = node.numbers("strides", [1] * axes), node.numbers("dilations", [1] * axes)
     low = node.numbers("pads", [0] * 2 * axes)[:axes]
-    if node.word("auto_pad", "NOTSET") == "SAME_UPPER":
+    if (padding := node.word("auto_pad", "NOTSET")) in ("SAME_UPPER", "SAME_LOWER"):
         values = zip(image[2:], sides, outputs[2:], stride, dilation, strict=True)
-        low = [max(0, (o - 1) * s + d * (f - 1) + 1 - i) // 2 for i, f, o, s, d in values]
+        more = int(padding == "SAME_LOWER")  # of an odd number, this end gets one more
+        low = [(max(0, (o - 1) * s + d * (f - 1) + 1 - i) + more) // 2 for i, f, o, s, d in values]
     return Window(sides, stride, low, dilation)
 
 
 def _conv(graph: _OnnxGraph, node: _Node) -> str:
     x, w, y = node.input(0), node.input(1), node.output
-    return _convolution(node, x, w, y, x.kind, bias=_yes(node.optional(2)))
+    return _convolution(graph, node, (x, w, y), x.kind, bias=_yes(node.optional(2)))
 
 
-def _convolution(node: _Node, x: _Tensor, w: _Tensor, y: _Tensor, precision: str | None, **settings: str) -> str:
-    window = _window(node, x.shape, w.shape[2:], y.shape)
-    return rules.convolution(window, x.shape, y.shape, precision, groups=node.number("group", 1), **settings)
+def _convolution(
+    graph: _OnnxGraph, node: _Node, arrays: tuple[_Tensor, _Tensor, _Tensor], precision: str | None, **settings: str
+) -> str:
+    """`arrays` are the image, the filters and the result."""
+    x, w, y = arrays
+    window, groups = _window(node, x.shape, w.shape[2:], y.shape), node.number("group", 1)
+    return rules.convolution(window, x.shape, y.shape, precision, "forward", groups, graph.record.notes, **settings)
 
 
 def _yes(tensor: _Tensor | None) -> str:
@@ -564,45 +594,57 @@ def _conv_transpose(graph: _OnnxGraph, node: _Node) -> str:
     """The data gradient of the convolution from its result to its input."""
     x, w, y = node.input(0), node.input(1), node.output
     window = _window(node, y.shape, w.shape[2:], x.shape)
-    return rules.convolution(window, y.shape, x.shape, x.kind, "backward_data", node.number("group", 1))
+    groups = node.number("group", 1)
+    notes = graph.record.notes
+    kernel = rules.convolution(window, y.shape, x.shape, x.kind, "backward_data", groups, notes)
+    if node.optional(2) is not None:
+        notes[rules.BIASED] += 1
+    return kernel
 
 
 def _gemm(graph: _OnnxGraph, node: _Node) -> str:
     """op(A) (n × k) · op(B) (k × m) by rows; ours are by columns, so our A is their B."""
-    a, b, c = node.input(0), node.input(1), node.optional(2)
+    a, b, c = node.input(0), node.input(1), node.optional(2) if node.real("beta", 1.0) else None
     b_t, a_t = node.number("transA", 0), node.number("transB", 0)
     (n, k), m = (a.shape[::-1] if b_t else a.shape), b.shape[0 if a_t else 1]
-    is_plain = node.real("alpha", 1.0) == node.real("beta", 1.0) == 1.0
+    is_plain = node.real("alpha", 1.0) == 1.0 and (c is None or node.real("beta", 1.0) == 1.0)
     if a_t and not b_t and is_plain and (c is None or c.size == m):
         return kernel_text("linear", {"m": m, "n": n, "k": k}, a.kind, bias=_yes(c))
     sizes = {"m": m, "n": n, "k": k, "a_t": a_t, "b_t": b_t}
     beta = "1" if c is not None and c.shape == (n, m) else "0"
-    return kernel_text("gemm", sizes, a.kind, beta=beta, result=_narrow(node.output))
+    kernel = kernel_text("gemm", sizes, a.kind, beta=beta, result=_narrow(node.output))
+    if c is not None and beta == "0":
+        graph.record.notes[rules.BIASED] += 1
+    return kernel
 
 
 def _matmul(graph: _OnnxGraph, node: _Node) -> str:
-    return _product(node.input(0), node.input(1), node.output, node.input(0).kind)
+    return _product(graph, node, node.input(0).kind)
 
 
-def _product(left: _Tensor, right: _Tensor, result: _Tensor, precision: str | None) -> str:
+def _product(graph: _OnnxGraph, node: _Node, precision: str | None) -> str:
     """As NumPy multiplies: the last two axes are matrices, and the others are a batch."""
+    left, right, result = node.input(0), node.input(1), node.output
     k = left.shape[-1]
     m = 1 if len(right.shape) == 1 else right.shape[-1]
     rows = 1 if len(left.shape) == 1 else left.shape[-2]
     batch = result.size // (rows * m)
     if math.prod(right.shape[:-2]) == 1:  # the rows of all matrices are one matrix
         batch, rows = 1, batch * rows
-    return rules.product(batch, m, rows, k, precision, result=_narrow(result))
+    kernel = rules.product(batch, m, rows, k, precision, result=_narrow(result))
+    if batch > 1 and any(math.prod(t.shape[:-2]) < batch for t in (left, right)):
+        graph.record.notes[rules.SHARED] += 1
+    return kernel
 
 
 def _matmul_integer(graph: _OnnxGraph, node: _Node) -> str:
     left, right = node.input(0), node.input(1)
-    return _product(left, right, node.output, INTEGERS.get((right.kind, left.kind)))
+    return _product(graph, node, INTEGERS.get((right.kind, left.kind)))
 
 
 def _conv_integer(graph: _OnnxGraph, node: _Node) -> str:
     x, w = node.input(0), node.input(1)
-    return _convolution(node, x, w, node.output, INTEGERS.get((w.kind, x.kind)), result="wide")
+    return _convolution(graph, node, (x, w, node.output), INTEGERS.get((w.kind, x.kind)), result="wide")
 
 
 def _qlinear_conv(graph: _OnnxGraph, node: _Node) -> str | None:
@@ -610,12 +652,14 @@ def _qlinear_conv(graph: _OnnxGraph, node: _Node) -> str | None:
     x, w, y = node.input(0), node.input(3), node.output
     if y.kind != x.kind:
         return None
-    return _convolution(node, x, w, y, INTEGERS.get((w.kind, x.kind)), bias=_yes(node.optional(8)))
+    return _convolution(graph, node, (x, w, y), INTEGERS.get((w.kind, x.kind)), bias=_yes(node.optional(8)))
 
 
 def _recurrent(cell: str) -> Callable[[_OnnxGraph, _Node], str]:
     def find(graph: _OnnxGraph, node: _Node) -> str:
         x, r = node.input(0), node.input(2)
+        if (cell == "lstm" and node.optional(7) is not None) or node.number("input_forget", 0):
+            raise BadInput("peepholes and joined gates are no kernel of ours")
         steps, batch = (x.shape[1], x.shape[0]) if node.number("layout", 0) else x.shape[:2]
         sizes: dict[str, int | str] = {
             "cell": cell,
@@ -653,7 +697,10 @@ def _by_rows(op: str, default_axis: int) -> Callable[[_OnnxGraph, _Node], str | 
         columns = math.prod(x.shape[axis:])
         if op == "softmax" and node.opset >= 13 and columns != x.shape[axis]:
             return None
-        return rules.by_rows(op, x.shape, columns, x.kind)
+        kernel = rules.by_rows(op, x.shape, columns, x.kind)
+        if node.kind == "LogSoftmax":
+            graph.record.notes[rules.LOGARITHM] += 1
+        return kernel
 
     return find
 
@@ -689,7 +736,7 @@ def _pooled(kind: str) -> Callable[[_OnnxGraph, _Node], str]:
     def find(graph: _OnnxGraph, node: _Node) -> str:
         x, y = node.input(0), node.output
         window = _window(node, x.shape, node.numbers("kernel_shape", []), y.shape)
-        return rules.pooling(kind, window, x.shape, y.shape, x.kind)
+        return rules.pooling(kind, window, x.shape, y.shape, x.kind, "forward", graph.record.notes)
 
     return find
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
-from deepbench.networks.traces.kernels import bytes_of
+from deepbench.networks.traces.kernels import bytes_of, kernel_text
 from deepbench.networks.traces.recorder import Recorder
 from deepbench.networks.traces.trace import MOST_CALLS, Trace, TracedCall
 from deepbench.plan import suites
@@ -31,8 +31,7 @@ def trace_suite(name: str, precision: str = "f32") -> Trace:
             continue
         direction = p.direction or op.directions[0]
         own = p.precision or entry.precision or (precision if op.allows(direction, chosen) else "f32")
-        settings = [f"{setting}={value}" for setting, value in p.settings]
-        kernel = " ".join([p.op, p.problem.text, direction, own, *settings])
+        kernel = kernel_text(p.op, p.problem.values, own, direction, **entry.stated)
         count, where = (entry.source.get("count", 1), entry.source["label"] or "") if entry.source else (1, "")
         if len(record.calls) + count > MOST_CALLS:
             raise BadInput(f"{shorten(name)} calls more than {MOST_CALLS} kernels")

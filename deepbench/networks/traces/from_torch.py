@@ -11,7 +11,7 @@ operator's node is the newest when it is dispatched.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,6 +29,13 @@ from deepbench.networks.traces.trace import Trace, TracedCall
 FREE = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_local_scalar_dense", "lift_fresh")
 
 OPTIMIZER = "optimizer"
+
+WITHOUT_AUTOCAST = (
+    "autocast was not applied, because PyTorch casts nothing without memory, so these precisions are those before it; "
+    "leave out --meta to see those of autocast"
+)
+
+PARTLY_CAST = "autocast runs a part of it in fewer bits, and its kernel is in the type of its result"
 
 # Optimizers of torch.optim that are an operation of ours.
 OPTIMIZERS = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "Adagrad": "adagrad"}
@@ -63,6 +70,8 @@ class _StepRecorder(Recorder):
     scopes: list[_Scope] = field(default_factory=list)
     inside: int = 0
     """How many functions that are one kernel are running."""
+    types_inside: set[Any] = field(default_factory=set)
+    """The types of what the last of them computed."""
 
     @property
     def where(self) -> str:
@@ -88,11 +97,22 @@ class _StepRecorder(Recorder):
 
     # ---- operators
 
+    @property
+    def has_autocast(self) -> bool:
+        """Whether autocast is enabled for any device."""
+        return bool(self.torch._C._is_any_autocast_enabled())
+
+    def watch_autocast(self, arguments: Sequence[Any]) -> None:
+        """Remark that PyTorch casts nothing where tensors have no memory."""
+        if self.has_autocast and any(t.device.type == "meta" for t in tensors_in(arguments)):
+            self.remarks[WITHOUT_AUTOCAST] = None
+
     def dispatched(self, operator: Any, arguments: dict[str, Any], result: Any) -> None:
         """Record an operator that has run."""
         torch = self.torch
         node = torch._C._current_autograd_node()
         if self.inside:
+            self.types_inside.update(t.dtype for t in tensors_in([result]) if t.is_floating_point())
             return
         where = self.where
         if node is None:
@@ -165,16 +185,28 @@ class _StepRecorder(Recorder):
         self.calls[first:] = [TracedCall(name, kernel, OPTIMIZER, reads, writes, moved, max(2, count))]
 
     @contextmanager
-    def scope(self, forward: str, backward: str, inputs: list[Any]) -> Iterator[list[Any]]:
-        """Record what runs inside as one kernel. The results are to be put into the list."""
+    def scope(
+        self, forward: str, backward: str, inputs: list[Any], cast: Callable[[Any], tuple[str, str] | None]
+    ) -> Iterator[list[Any]]:
+        """Record what runs inside as one kernel. The results are to be put into the list.
+
+        `cast(type)` are both kernels if autocast converts the inputs to this type, inside; None: there are none.
+        """
         get = self.torch._C._autograd._get_sequence_nr
         first, results = get(), list[Any]()
+        self.types_inside.clear()
         self.inside += 1
         try:
             yield results
         finally:
             self.inside -= 1
         outputs = list(tensors_in(results))
+        if self.has_autocast and outputs:
+            kind = outputs[0].dtype
+            if kind != inputs[0].dtype and (kernels := cast(kind)):
+                forward, backward = kernels
+            if any(t.itemsize < kind.itemsize for t in self.types_inside):
+                self.notes[PARTLY_CAST] += 1
         moved = sum(map(bytes_of, [*inputs, *outputs]))
         scope = _Scope(forward, backward, self.where, self.buffers(inputs), self.buffers(outputs), moved, first, get())
         self.call(f"torch.{forward.split()[0]}", forward, scope.where, scope.reads, scope.writes, moved)
@@ -205,6 +237,14 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Any]:
             yield from tensors_in(value)
         elif hasattr(value, "untyped_storage"):
             yield value
+
+
+def _converted(value: Any, kind: Any) -> Any:
+    """An argument with tensors of floats in another type, without memory, and all others as they are."""
+    if isinstance(value, list | tuple):
+        return [_converted(v, kind) for v in value]
+    is_float = hasattr(value, "untyped_storage") and value.is_floating_point()
+    return value.new_empty(value.shape, dtype=kind, device="meta") if is_float else value
 
 
 def _is_view(inputs: list[Any], outputs: list[Any]) -> bool:
@@ -377,9 +417,20 @@ def _recording(torch: Any, recorder: _StepRecorder, names: dict[Any, str]) -> It
                 found = find(*args, **kwargs) if find and not recorder.inside else None
             except BadInput:
                 found = None
-            if found is None:
+            recorder.watch_autocast([*args, *kwargs.values()])
+            if found is None or find is None:
                 return func(*args, **kwargs)
-            with recorder.scope(*found) as results:
+
+            def cast(kind: Any) -> tuple[str, str] | None:
+                """The kernels of this function with arguments of another type, for which no memory is needed."""
+                converted = [_converted(value, kind) for value in args]
+                try:
+                    kernels = find(*converted, **{name: _converted(value, kind) for name, value in kwargs.items()})
+                except BadInput:
+                    return None
+                return kernels[:2] if kernels else None
+
+            with recorder.scope(*found, cast) as results:
                 stand_in = stand_ins.get(func) if args[0].device.type == "meta" else None
                 result = (stand_in or func)(*args, **kwargs)
                 results.append(result)

@@ -7,10 +7,12 @@ channels, sides), in whatever order it is stored; the last side is the width.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deepbench.core.errors import BadInput
+from deepbench.core.precision import PRECISIONS
 from deepbench.networks.traces.kernels import kernel_text
 
 AXES = ("d", "h", "w")
@@ -18,6 +20,11 @@ AXES = ("d", "h", "w")
 Shape = Sequence[int]
 
 ONE_SIDED = "its padding is not the same on both sides, and that of its kernel is: outputs and FLOP are the same"
+BIASED = "it adds a bias, or computes the gradient of one, and its kernel has none"
+ADDED = "it adds to numbers that are in memory, and its kernel does not"
+RESCALED = "it rescales or converts its numbers, and its kernel does not"
+LOGARITHM = "it is the logarithm of a softmax, and its kernel a softmax"
+SHARED = "products of a batch share an operand or parts of it, and each has its own in the kernel"
 
 
 # ---- memory
@@ -37,6 +44,24 @@ def is_dense(shape: Shape, strides: Sequence[int]) -> bool:
 def distinct(shape: Shape, strides: Sequence[int]) -> int:
     """How many elements of an array differ in memory: repeated ones count once."""
     return math.prod(n for n, stride in zip(shape, strides, strict=True) if stride or not n)
+
+
+# ---- types
+
+
+def result_setting(precision: str | None, kind: str) -> str:
+    """The setting `result` of a product or convolution that stores numbers of this type.
+
+    `BadInput` if its kernels store none of them. Sums of integers that are stored as f32 are converted at the end.
+    """
+    types = PRECISIONS.get(precision or "")
+    if types is None:
+        raise BadInput(f"there is no precision {precision}")
+    if kind in (types.result, "f32" if types.result == "s32" else ""):
+        return "wide"
+    if kind != types.data:
+        raise BadInput(f"no kernel in {precision} has results in {kind}")
+    return "narrow"
 
 
 # ---- images
@@ -79,14 +104,17 @@ def convolution(
     precision: str | None,
     direction: str = "forward",
     groups: int = 1,
+    notes: Counter[str] | None = None,
+    /,
     **settings: str,
 ) -> str:
-    """A convolution from an image to a result, or a gradient of it.
+    """A convolution from an image to a result, or a gradient of it; `notes` counts those that differ from their kernel.
 
     A transposed convolution is the data gradient of the convolution from its result to its image.
     """
     sizes = {**window.sizes(image, outputs), "k": outputs[1], "groups": groups}
-    return kernel_text("conv", sizes | _spatial("dilation_", window.dilation, 1), precision, direction, **settings)
+    text = kernel_text("conv", sizes | _spatial("dilation_", window.dilation, 1), precision, direction, **settings)
+    return _noted(text, window, image, outputs, notes)
 
 
 def pooling(
@@ -96,12 +124,21 @@ def pooling(
     outputs: Shape,
     precision: str | None,
     direction: str = "forward",
+    notes: Counter[str] | None = None,
+    /,
     **settings: str,
 ) -> str:
-    """The largest number or the average of each window."""
+    """The largest number or the average of each window; `notes` counts those that differ from their kernel."""
     if any(n != 1 for n in window.dilation):
         raise BadInput("windows with gaps are not supported")
-    return kernel_text("pooling", {"kind": kind, **window.sizes(image, outputs)}, precision, direction, **settings)
+    text = kernel_text("pooling", {"kind": kind, **window.sizes(image, outputs)}, precision, direction, **settings)
+    return _noted(text, window, image, outputs, notes)
+
+
+def _noted(kernel: str, window: Window, image: Shape, outputs: Shape, notes: Counter[str] | None) -> str:
+    if notes is not None and not window.is_even(image, outputs):
+        notes[ONE_SIDED] += 1
+    return kernel
 
 
 def upsample(image: Shape, outputs: Shape, precision: str | None, direction: str = "forward", **settings: str) -> str:

@@ -47,7 +47,7 @@ def read(
         return read_suite_trace(path)
     if suites.phases_of(name):
         return _model(name, settings, is_training, precision)
-    if path.suffix.lower() not in (".onnx", ".log", ".txt"):
+    if path.suffix.lower() == ".py" or not (path.suffix.lower() in (".onnx", ".log", ".txt") or path.is_file()):
         raise BadInput(f"{WANTED}, found {shorten(name)!r}")
     if is_training:
         raise BadInput(f"{name} has one pass only; leave out --train")

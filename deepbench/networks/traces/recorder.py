@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from deepbench.core.errors import BadInput
+from deepbench.core.words import count
 from deepbench.networks.traces.trace import MOST_BUFFERS, MOST_CALLS, Trace, TracedCall
 
 
@@ -23,6 +24,8 @@ class Recorder:
 
     notes: Counter[str] = field(default_factory=Counter)
     """How calls differ from their kernels, each with the number of calls."""
+    remarks: dict[str, None] = field(default_factory=dict)
+    """What else is to be known, such as what was left out; each once."""
 
     def buffer(self, size: int) -> int:
         """A new buffer of so many bytes."""
@@ -60,16 +63,14 @@ class Recorder:
             raise BadInput(f"the network has {len(numbers)} buffers; a trace has at most {MOST_BUFFERS}")
         return Trace(
             title=title,
-            source="; ".join([source, *self._sentences()]),
+            source=source,
             is_training=is_training,
             calls=tuple(calls),
             buffers=tuple(self.sizes[n] for n in numbers),
             views=self.views,
             parameters=parameters,
+            notes=(*self.remarks, *(f"{count(n, 'call')}: {note}" for note, n in self.notes.items())),
         )
-
-    def _sentences(self) -> Iterable[str]:
-        return (f"of {count} call{'s' if count > 1 else ''}: {note}" for note, count in self.notes.items())
 
     def _pieces(self, buffers: Iterable[int]) -> Iterable[int]:
         for buffer in buffers:

@@ -72,6 +72,8 @@ class Trace:
     """Operators that only return other views of a buffer: they cost time, but move no bytes."""
     parameters: int | None
     """Of the network; None: unknown."""
+    notes: tuple[str, ...] = ()
+    """What the trace leaves out, and how its kernels differ from what ran."""
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -208,6 +210,7 @@ def suite_text(trace: Trace) -> str:
             "# its operator and of its place, how many operators ran, bytes moved, and buffers read and written.",
             f"[{TRACE}]",
             f"views = {trace.views}",
+            *([f"notes = [{', '.join(map(quoted, trace.notes))}]"] if trace.notes else []),
             f"buffers = {quoted(' '.join(map(str, trace.buffers)))}",
             f"operators = [{', '.join(map(quoted, operators))}]",
             f"places = [{', '.join(map(quoted, sites))}]",
@@ -271,6 +274,7 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
         buffers=buffers,
         views=views,
         parameters=parameters if isinstance(parameters, int) else None,
+        notes=tuple(map(printable, _texts(own.get("notes", []), "notes", named))),
     )
 
 

@@ -33,9 +33,10 @@ from deepbench.networks.what_if.time_model import (
     peak_name,
     roofs,
 )
+from deepbench.results.peaks import F32
 
 # A knob is turned by so much to find its elasticity.
-SMALL_STEP = 1.01
+SMALL_STEP = 1.0001
 
 TWICE = 2.0
 
@@ -136,7 +137,7 @@ def _bounds(parts: Iterable[tuple[float, ModelledTime]]) -> dict[str, float]:
 
 def what_if(application: ModelledApplication, model: TimeModel, change: Change) -> ApplicationEffect:
     """What a change does to an application on the hardware on which it was measured."""
-    after = model.hardware.replace(*change.of_hardware)
+    after = model.hardware.changed(*change.of_hardware)
     return outcome(application, change, [effect(term, model, after, change) for term in application.terms])
 
 
@@ -221,6 +222,7 @@ def _sum(effects: Sequence[Effect]) -> Range:
     """The ratio of sums, with its interval from the model and from the measurement.
 
     An error of the measured time of a term changes its weight in the ratio. All such errors may have the worst sign.
+    Whatever the weights are, the ratio stays between those of the terms that gain most and least.
     """
     total = sum(e.term.total_s for e in effects)
     if not total:
@@ -228,8 +230,9 @@ def _sum(effects: Sequence[Effect]) -> Range:
     weighted = [(e.term.total_s / total, e) for e in effects]
     value, low, high = (sum(w * getattr(e.in_sum, end) for w, e in weighted) for end in ("value", "low", "high"))
     measured = sum(w * _half_width(e.term) * abs(e.ratio.value - value) for w, e in weighted)
-    least, most = (sum(w * e.limits[i] for w, e in weighted) for i in (0, 1))
-    return Range(value, max(least, low - measured), min(most, high + measured))
+    least, most = min(e.limits[0] for e in effects), max(e.limits[1] for e in effects)
+    # Rounding may put the value itself outside of what is possible.
+    return Range(value, min(value, max(least, low - measured)), max(value, min(most, high + measured)))
 
 
 def _half_width(term: Term) -> float:
@@ -271,7 +274,8 @@ def is_fixed_cost(knob: str) -> bool:
 
 def useful_knobs(application: ModelledApplication, model: TimeModel) -> list[str]:
     """The knobs that any term of an application may depend on: peaks of its precisions, the memory, fixed costs."""
-    used = {peak_name(t.case) for t in application.terms if t.case is not None}
+    # Every precision has at least the peak of f32.
+    used = {name for t in application.terms if t.case is not None for name in (peak_name(t.case), F32)}
     names = []
     for name in model.hardware.knobs:
         first, *rest = name.split(".")
@@ -283,9 +287,9 @@ def useful_knobs(application: ModelledApplication, model: TimeModel) -> list[str
 
 
 def _elasticity(application: ModelledApplication, model: TimeModel, name: str) -> float:
-    changes = (Change((Knob.parse(f"{name}{how}{SMALL_STEP}"),)) for how in ("*", "/"))
-    up, down = (what_if(application, model, change).ratio.value for change in changes)
-    return math.log(up / down) / (2 * math.log(SMALL_STEP))
+    # More only, never less: where two peaks are equal, the larger one counts, and less of one changes nothing.
+    more = Change((Knob.parse(f"{name}*{SMALL_STEP}"),))
+    return math.log(what_if(application, model, more).ratio.value) / math.log(SMALL_STEP)
 
 
 # ---- another device

@@ -160,6 +160,8 @@ class Hardware:
                 )
         if device == "cpu" and limits.cpu.is_disturbed(threads):
             remarks.append("Other programs disturbed the measurement of the memory.")
+        if disturbed := [p for p in peak if limits.peaks.is_disturbed(p, device, threads)]:
+            remarks.append(f"Other programs disturbed the measurement of the peak rate of {', '.join(disturbed)}.")
         calls = limits.call_times(threads, device)
         return cls(
             name,
@@ -217,12 +219,12 @@ class Hardware:
 
         `BadInput` for a knob that this hardware does not have.
         """
-        changed = self
-        for word in knobs:
-            knob = Knob.parse(word) if isinstance(word, str) else word
-            changed = changed._with(knob)
-        if changed is self:
+        parsed = [Knob.parse(word) if isinstance(word, str) else word for word in knobs]
+        if not parsed:
             return self
+        changed = self._with_own_peaks(parsed)
+        for knob in parsed:
+            changed = changed._with(knob)
         return replace(changed, name=f"{self.name} with changes", origin="hypothetical")
 
     @property
@@ -234,14 +236,36 @@ class Hardware:
         names += [f"overhead.{f.name}" for f in fields(Overhead) if getattr(self.overhead, f.name) is not None]
         return (*names, *["units"] * (self.units is not None))
 
+    def changed(self, *knobs: Knob) -> Hardware:
+        """This hardware after a change; `BadInput` where a knob sets a value that is unknown before it.
+
+        What a model says with a value and without it cannot be compared.
+        """
+        after = self.replace(*knobs)
+        for name in after.knobs:
+            is_peak = name.startswith("peak.") and self.peak_of(name.removeprefix("peak.")) is not None
+            if name not in self.knobs and not is_peak:
+                raise _unknown(self.name, name)
+        return after
+
+    def _with_own_peaks(self, knobs: Sequence[Knob]) -> Hardware:
+        """With what `peak_of` gives before any change for each precision that a knob names.
+
+        Otherwise the order of knobs would count: `peak.f16*2` after `peak.f32*2` would start from a rate that is
+        doubled already.
+        """
+        named = [knob.path[1] for knob in knobs if knob.path[0] == "peak" and len(knob.path) == 2]
+        own = {name: rate for name in named if name in PRECISIONS and (rate := self.peak_of(name)) is not None}
+        return replace(self, peak={**self.peak, **own})
+
     def _with(self, knob: Knob) -> Hardware:
         match knob.path:
             case ("peak",) | ("peak", "all"):
                 return replace(self, peak={name: _bounded(knob, rate) for name, rate in self.peak.items()})
             case ("peak", precision) if precision in PRECISIONS:
-                rate = self.peak_of(precision) if knob.how != "=" else 1.0
+                rate = self.peak.get(precision) if knob.how != "=" else 1.0
                 if rate is None:
-                    raise BadInput(f"{self.name} has no peak of {precision}; set it: peak.{precision}=1e12")
+                    raise _unknown(self.name, f"peak of {precision}")
                 return replace(self, peak={**self.peak, precision: _bounded(knob, rate)})
             case ("memory", "bytes" | "bytes_per_s" as value):
                 return self._with_level(knob, (self.main.name,), value)
@@ -252,14 +276,13 @@ class Hardware:
                 return self._with_level(knob, (name,), value)
             case ("overhead", "call_s" | "operator_s" as value):
                 if getattr(self.overhead, value) is None and knob.how != "=":
-                    path = ".".join(knob.path)
-                    raise BadInput(f"{self.name} has no {path}; set it: {path}=1e-6")
+                    raise _unknown(self.name, ".".join(knob.path))
                 return self._with_overhead(knob, value)
             case ("overhead",) | ("overhead", "all"):
                 return self._with_overhead(knob, *(f.name for f in fields(Overhead) if getattr(self.overhead, f.name)))
             case ("units",):
                 if self.units is None and knob.how != "=":
-                    raise BadInput(f"{self.name} has no units; set them: units=80")
+                    raise _unknown(self.name, "units")
                 return replace(self, units=max(1, round(_bounded(knob, self.units or 1))))
         known = [*self.knobs, "memory.bytes_per_s", "memory.all.bytes_per_s", "peak"]
         hint = did_you_mean(".".join(knob.path), known)
@@ -273,8 +296,7 @@ class Hardware:
             if level.name in names:
                 old = getattr(level, value)
                 if old is None and knob.how != "=":
-                    path = f"memory.{level.name}.{value}"
-                    raise BadInput(f"{self.name} has no {path}; set it: {path}=1e9")
+                    raise _unknown(self.name, f"memory.{level.name}.{value}")
                 new = _bounded(knob, old or 1.0)
                 level = replace(level, bytes=new) if value == "bytes" else replace(level, bytes_per_s=new)
             levels.append(level)
@@ -289,6 +311,13 @@ def _own_peak(limits: Limits, precision: str, device: str, threads: int) -> floa
     """The measured peak of a precision; None for one that was not probed, which then has that of f32."""
     probed = {limit["precision"] for limit in limits.lines if limit["what"] == "compute" and limit["device"] == device}
     return limits.peak(precision, device, threads) if precision in probed else None
+
+
+def _unknown(name: str, value: str) -> BadInput:
+    return BadInput(
+        f"{name} has no {value}, so there is nothing to compare a change with; add what it has now to a file of "
+        "hardware (--write-hardware mine.toml, then --hardware mine.toml)"
+    )
 
 
 def _bounded(knob: Knob, old: float) -> float:

@@ -13,15 +13,17 @@ OTHERS, OVERHEAD = "other operators", "overhead of operators"
 
 
 def application_of(prediction: Prediction) -> ModelledApplication:
-    """The terms of a step. Kernels without a time, or with a disturbed one, are left out and counted.
+    """The terms of a step. Kernels and other operators with a disturbed time, or none, are left out and counted.
 
     What takes no time at all is no term: nothing divides by it.
     """
     trusted = [part for part in prediction.parts if part.time and part.time.seconds > 0 and not part.disturbed]
     terms = [_term(part) for part in trusted]
     trace = prediction.trace
-    others = len(trace.others)
-    if others and prediction.others is not None and prediction.others.seconds:
+    others, left_out = len(trace.others), sum(part.disturbed for part in prediction.parts)
+    if others and prediction.others is not None and prediction.others.is_bound:
+        left_out += 1
+    elif others and prediction.others is not None and prediction.others.seconds:
         size = sum(call.bytes for call in trace.others) // others
         one = prediction.others.times(1 / others)
         terms.append(Term(None, OTHERS, others, one.seconds, one.low_s, one.high_s, 0, max(1, size)))
@@ -29,10 +31,10 @@ def application_of(prediction: Prediction) -> ModelledApplication:
         one = prediction.overhead.times(1 / trace.operators)
         terms.append(Term(None, OVERHEAD, trace.operators, one.seconds, one.low_s, one.high_s, 0, 0))
     remarks = {
-        "left out because other programs disturbed their times": sum(part.disturbed for part in prediction.parts),
+        "left out because other programs disturbed their times": left_out,
         "without a time": len(prediction.missing),
     }
-    kernels = len(prediction.parts) + len(terms) - len(trusted)
+    kernels = len(terms) + left_out + len(prediction.missing)
     return ModelledApplication(trace.title, terms, {r: n for r, n in remarks.items() if n}, kernels=kernels)
 
 

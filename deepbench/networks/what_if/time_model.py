@@ -182,7 +182,7 @@ class FittedModel:
     is_roofline: bool = False
     """Whether nothing was fitted, because there are too few times."""
     own: Mapping[Case, float] = field(default_factory=dict)
-    """For each measured case: predicted / measured - 1, with the constants of the folds without it."""
+    """For each measured case: predicted / measured - 1, with constants to which it did not contribute."""
 
     def unexplained(self, case: Case | None, in_sum: bool) -> float:
         """The share of the time of a case that the model may not explain, at most 1.
@@ -438,22 +438,20 @@ class TimeModel:
         call_s = self.hardware.overhead.call_s
         constants = Constants(step_s=call_s or 0.0)
         columns = _columns(group, [self._times[case] for case in group], self.hardware) if group else None
-        errors = Errors.of(map(float, columns.errors(constants)) if columns else ())
+        own = dict(zip(group, map(float, columns.errors(constants)), strict=True)) if columns else {}
         title = f"{_title(keys[-1])}, too few times"
-        return FittedModel(title, constants, errors, call_s, is_roofline=True)
+        return FittedModel(title, constants, Errors.of(own.values()), call_s, is_roofline=True, own=own)
 
     @property
     def errors(self) -> Errors | None:
-        """The errors of all fits that were asked for, each weighted with its times; None before the first."""
-        fits = [fit for fit in self.used if fit.errors.count]
-        count = sum(fit.errors.count for fit in fits)
-        if not count:
-            return None
-        mean, median, high = (
-            sum(getattr(fit.errors, name) * fit.errors.count for fit in fits) / count
-            for name in ("mean", "median", "high")
-        )
-        return Errors(mean, median, high, count)
+        """The errors of all times of the fits that were asked for; None before the first.
+
+        Groups overlap: a time of several fits counts once, in the fit with the least error, as in `fit_of`.
+        """
+        pooled: dict[Case, float] = {}
+        for fit in sorted(self.used, key=lambda fit: fit.errors.mean):
+            pooled = {**fit.own, **pooled}
+        return Errors.of(pooled.values()) if pooled else None
 
     @property
     def sentence(self) -> str:
@@ -466,7 +464,7 @@ class TimeModel:
             what = f"the roofline, because no operation has times of {LEAST_PROBLEMS} problems. Error"
         else:
             rest = "; the roofline where there are too few times" if len(fits) < len(self.used) else ""
-            count = sum(fit.errors.count for fit in fits)
+            count = len({case for fit in fits for case in fit.own})
             what = (
                 f"{len(fits)} fit{'s' * (len(fits) > 1)} to {count} times of this machine{rest}. Cross-validated error"
             )

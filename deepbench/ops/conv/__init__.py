@@ -94,6 +94,10 @@ class ConvOp(Op):
 
         return compare(case, arrays)
 
+    def free_inputs(self, case: Case) -> tuple[str, ...]:
+        """All but the filters and the bias: libraries may convert these ahead."""
+        return tuple(name for name in layout(case) if name in ("x", "dy"))
+
     def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
         """`bias` does not affect the data gradient; `result` matters only if the data is narrower than the sums."""
         bias = ("bias",) if direction == "backward_data" else ()
@@ -118,12 +122,22 @@ class ConvOp(Op):
         return float(self.other_flop(case)["without_padding"]) if is_direct else self.least_flop(case)
 
     def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
-        """Every array once, or as much as blocks that fit into the level need; see `core/traffic.py`."""
-        least = super().traffic_bytes(case, capacity)
-        if capacity is None or not least:
+        """Every array once, or as much as blocks that fit into the level need; see `core/traffic.py`.
+
+        Inputs without what only meets padding, or what a stride larger than the filter skips.
+        """
+        p, arrays = case.problem, layout(case)
+        counts = {name: math.prod(shape) for name, (shape, _) in arrays.items()}
+        read = {name: count for name, count in p.read.items() if name in counts}
+        if "db" in arrays:
+            del read["dy"]  # it is added up as a whole
+        counts |= read
+        least = sum(count * BITS[arrays[name][1]] // 8 for name, count in counts.items())
+        if capacity is None:
             return least
-        p = case.problem
-        narrowest = min(BITS[kind] for _, kind in layout(case).values()) / 8
+        if least <= capacity:
+            return 0
+        narrowest = min(BITS[kind] for _, kind in arrays.values()) / 8
         reuse = math.prod(p.filter) / math.prod(p.stride)
         return max(least, product_bytes(int(self.least_flop(case) / 2), capacity, narrowest, reuse))
 

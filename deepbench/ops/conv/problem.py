@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from deepbench.core.errors import BadInput
 from deepbench.core.problem import BaseProblem, size
+from deepbench.core.windows import Windows
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -80,14 +81,16 @@ class Conv(BaseProblem):
         return self.dilation_d, self.dilation_h, self.dilation_w
 
     @property
+    def windows(self) -> tuple[Windows, Windows, Windows]:
+        """What the filter meets in d, h and w."""
+        sizes = zip(self.image, self.filter, self.pad, self.stride, self.dilation, strict=True)
+        d, h, w = (Windows(*of_dimension) for of_dimension in sizes)
+        return d, h, w
+
+    @property
     def output(self) -> tuple[int, int, int]:
         """z, p, q."""
-        z, p, q = (
-            1 + (image + 2 * pad - dilation * (filter_ - 1) - 1) // stride
-            for image, filter_, pad, stride, dilation in zip(
-                self.image, self.filter, self.pad, self.stride, self.dilation, strict=True
-            )
-        )
+        z, p, q = (windows.count for windows in self.windows)
         return z, p, q
 
     @property
@@ -98,19 +101,16 @@ class Conv(BaseProblem):
     @property
     def multiply_adds_without_padding(self) -> int:
         """The same, without products with padding."""
-        sizes = zip(self.image, self.filter, self.pad, self.stride, self.dilation, self.output, strict=True)
-        return self.n * self.k * (self.c // self.groups) * math.prod(_unpadded_pairs(*s) for s in sizes)
+        return self.n * self.k * (self.c // self.groups) * math.prod(windows.pairs for windows in self.windows)
 
-
-def _unpadded_pairs(image: int, filter_: int, pad: int, stride: int, dilation: int, output: int) -> int:
-    """In one dimension, the pairs of an output and a filter position that read the image rather than its padding."""
-    total = 0
-    for r in range(filter_):
-        offset = r * dilation - pad
-        first = max(0, -(offset // stride))
-        last = min(output - 1, (image - 1 - offset) // stride)
-        total += max(0, last - first + 1)
-    return total
+    @property
+    def read(self) -> dict[str, int]:
+        """How many elements of each array are multiplied with another element than padding."""
+        return {
+            "x": self.n * self.c * math.prod(windows.seen for windows in self.windows),
+            "w": self.k * (self.c // self.groups) * math.prod(windows.useful_elements for windows in self.windows),
+            "dy": self.n * self.k * math.prod(windows.useful for windows in self.windows),
+        }
 
 
 def layout(case: Case) -> dict[str, tuple[tuple[int, ...], str]]:

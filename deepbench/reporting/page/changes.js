@@ -6,7 +6,7 @@ const MOST_CHANGES = 20;
 function intervalText({ ratio, low, high }) {
   if (low == null) return "";
   const words = (v) =>
-    v > 1 === ratio > 1 ? `${format.significant(Math.max(v, 1 / v))}×` : format.fasterOrSlower(v);
+    v > 1 === ratio > 1 ? format.howMuch(Math.max(v, 1 / v)) : format.fasterOrSlower(v);
   return format.byFactor(low, high).map(words).join(" to ");
 }
 

@@ -216,7 +216,7 @@ function hoverText(row) {
     row.time_s != null && `${format.seconds(row.time_s)} ${format.interval(row)}${row.disturbed ? ", disturbed" : ""}`,
     row.ratioText,
     row.flop_per_s != null && format.flop(row.flop_per_s, "/s"),
-    row.limited_by && `${row.limited_by}: ${format.percent(row.share_of_limit)} of the nearest limit`,
+    row.limited_by && `${row.limited_by}: ${format.shareOfLimit(row)}`,
     row.command,
   ]);
 }
@@ -304,8 +304,8 @@ const rateBars = (rows, { scale, of }) =>
 
 const timed = (rows) => rows.filter((r) => MEASURED.includes(r.status) && r.time_s != null);
 const computed = (rows) => timed(rows).filter((r) => r.flop_per_s && !r.ranks); // collectives have their own charts
-/* Also where no other library has a time. */
-const isFastest = (row) => row.position === "fastest" || row.position === "only";
+/* The shortest time of a problem: also where no other library has one, and where disturbed times leave the order open. */
+const isFastest = (row) => ["fastest", "only", "open"].includes(row.position);
 /* The words of a title that are settings, such as place=in. */
 const settingsOf = (row) =>
   row.title
@@ -514,8 +514,9 @@ const CHARTS = [
       const top = Math.max(...peaks.map(([, v]) => v), 0);
       const points = traces(rows, null, (r) => r.flop_per_byte, unit.of);
       const rateText = (v) => `${format.significant(v / unit.scale)} ${unit.scale === 1e12 ? "TFLOP/s" : "GFLOP/s"}`;
+      const markOf = (names) => (names.some((n) => limits.disturbed.includes(n)) ? " (probe disturbed, too low)" : "");
       const lines = peaks.map(([p, v], i) =>
-        lineTrace([low, high], [v / unit.scale, v / unit.scale], `${p} peak: ${rateText(v)}`, {
+        lineTrace([low, high], [v / unit.scale, v / unit.scale], `${p} peak: ${rateText(v)}${markOf([p])}`, {
           line: { color: styleOf("--front"), width: 1.5, dash: DASHES[i % DASHES.length] },
         }),
       );
@@ -532,7 +533,7 @@ const CHARTS = [
             lineTrace(
               [low, end],
               [(rate * low) / unit.scale, (rate * end) / unit.scale],
-              `${names.join(", ")}: ${format.giga(rate)} GB/s`,
+              `${names.join(", ")}: ${format.giga(rate)} GB/s${markOf(names)}`,
               { line: { color: styleOf("--soft"), width: 1.5, dash: DASHES[i % DASHES.length] } },
             ),
           );

@@ -93,7 +93,7 @@ def _rows(
     summaries: Sequence[Summary], groups: Sequence[LibraryRanking], nearest: Sequence[NearestLimit | None]
 ) -> Iterator[dict[str, Any]]:
     positions: dict[str, str | None] = {s.record["case"]: "tie" for group in groups for s in group.ties}
-    positions |= {g.ranked[0].record["case"]: _position(len(g.ranked)) for g in groups if g.ranked}
+    positions |= {g.ranked[0].record["case"]: _position(g) for g in groups if g.ranked}
     compared, fewer = baselines(summaries), faster_with_fewer_threads(summaries)
     for s, limit in zip(summaries, nearest, strict=True):
         text = s.record["case"]
@@ -119,9 +119,14 @@ def _rows(
         }
 
 
-def _position(count: int) -> str:
-    """Where no other library has a time, the word fastest would claim a comparison."""
-    return "fastest" if count > 1 else "only"
+def _position(group: LibraryRanking) -> str:
+    """Of the first library of a group: `open` where disturbed times leave open which one is the fastest.
+
+    Where no other library has a time, the word fastest would claim a comparison.
+    """
+    if len(group.ranked) == 1:
+        return "only"
+    return "fastest" if group.is_decided else "open"
 
 
 def _implementation(s: Summary) -> str | None:
@@ -225,7 +230,8 @@ def _limits(known: Limits, summaries: Sequence[Summary]) -> list[dict[str, Any]]
         precisions = dict.fromkeys(r["precision"] for r in records if r["flop"])
         peaks = {p: peak for p in precisions if (peak := known.peak(p, device, threads)) is not None}
         memory = known.levels(threads, device)
-        rows.append({"device": device, "threads": threads, "peaks": peaks, "memory": memory})
+        disturbed = known.disturbed(peaks, threads, device)
+        rows.append({"device": device, "threads": threads, "peaks": peaks, "memory": memory, "disturbed": disturbed})
     return rows
 
 

@@ -60,11 +60,18 @@ const format = {
   tera: (v) => (v == null ? "–" : format.significant(v / 1e12)),
   giga: (v) => (v == null ? "–" : format.significant(v / 1e9)),
   percent: (v) => (v == null ? "–" : `${(100 * v).toFixed(0)} %`),
+  /* A factor of at least 1; up to 1.25 as a percentage. */
+  howMuch: (factor) => (factor > 1.25 ? `${format.significant(factor)}×` : `${(100 * (factor - 1)).toFixed(1)} %`),
+  /* The share of a case's limit; a limit that was measured too low has none. */
+  shareOfLimit: (row) =>
+    row.share_of_limit == null
+      ? "no share, because the nearest limit was measured too low"
+      : `${format.percent(row.share_of_limit)} of the nearest limit`,
   /* A ratio of times in words: the time of what they are about over the time that it is compared with. */
   fasterOrSlower(ratio) {
     if (ratio == null) return "–";
-    const factor = format.significant(Math.max(ratio, 1 / ratio));
-    return factor === "1.00" ? "as fast" : `${factor}× ${ratio < 1 ? "faster" : "slower"}`;
+    const more = format.howMuch(Math.max(ratio, 1 / ratio));
+    return more === "0.0 %" ? "as fast" : `${more} ${ratio < 1 ? "faster" : "slower"}`;
   },
   /* An interval of ratios in the order of its factors: of faster ones the highest ratio is the smallest factor. */
   byFactor: (low, high) => (high < 1 ? [high, low] : [low, high]),

@@ -134,7 +134,7 @@ function addChart(chart, fileIndex) {
 
 /* ---- table ---- */
 
-const POSITIONS = ["fastest", "tie", "only", null];
+const POSITIONS = ["fastest", "tie", "open", "only", null];
 /* Columns that only some files need. */
 const varies = (name) => distinct(rows.map((r) => r[name])).length > 1;
 const printed = true;
@@ -248,7 +248,7 @@ function factsOf(row) {
     row.bus_bytes_per_s && `${format.bandwidth(row.bus_bytes_per_s)} bus bandwidth`,
   ];
   const flop = row.flop ? `${format.flop(row.flop)}, ` : "";
-  const share = `${format.percent(row.share_of_limit)} of the nearest limit`;
+  const share = format.shareOfLimit(row);
   return [
     ["File", severalFiles ? row.file : null],
     ["Status", statusText(row)],

@@ -1,6 +1,7 @@
 """COCO: a folder of the user, which a test makes in small."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -117,14 +118,22 @@ def test_damaged_annotations_are_a_sentence(folder, content, words):
     assert "instances_val2017.json" in str(error.value)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"no picture", b"half"])
+@pytest.mark.parametrize("make", [lambda path: None, os.mkfifo])
+def test_a_photograph_that_is_no_file_is_a_sentence(folder, make):
+    _, test = find(DATASET).load()
+    path = folder / "val2017" / "five.png"
+    path.unlink()
+    make(path)
+
+    with pytest.raises(BadInput, match=r"five\.png (does not exist|is not a regular file); expected a photograph of"):
+        test.picture(0)
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", b"half"])
 def test_a_damaged_photograph_is_a_sentence(folder, content):
     _, test = find(DATASET).load()
     path = folder / "val2017" / "five.png"
-    if content is None:
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:60] if content == b"half" else content)
+    path.write_bytes(path.read_bytes()[:60] if content == b"half" else content)
 
     with pytest.raises(BadInput, match=r"five\.png of the data set coco cannot be read"):
         test.picture(0)

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import lzma
+import re
 import tarfile
 import zipfile
 
@@ -25,7 +26,7 @@ class Letters(Dataset):
     title = "Letters"
     about = "a file"
     licence = "public domain"
-    packages = (Package("debian", "letters", "1.0", 100),)
+    packages = (Package("debian", "letters", "1.0", 100, "0" * 64),)
     files = ("usr/share/letters/*.txt",)
     digest = digest()
 
@@ -65,10 +66,13 @@ def wheel(path, files):
 
 @pytest.fixture
 def package(monkeypatch, tmp_path):
-    """What a download gives; the test chooses."""
+    """What a download gives; the test chooses. It is the package that was expected, unless the test says otherwise."""
 
-    def given(path):
+    def given(path, is_expected=True):
         monkeypatch.setattr(datasets, "_download", lambda *_: path)
+        if is_expected:
+            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+            monkeypatch.setattr(Letters, "packages", (Package("debian", "letters", "1.0", 100, sha256),))
 
     return given
 
@@ -121,23 +125,85 @@ def test_no_file_leaves_its_folder(own, package, tmp_path, name):
     assert not list(tmp_path.rglob("*.txt"))
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"no archive", "no Debian package"),
-        (b"!<arch>\n", "it has no files"),
-        (b"!<arch>\n" + b"data.tar.zst    " + b"0" * 32 + b"4         `\n" + b"zzzz", "not in data.tar.xz"),
-        (b"!<arch>\n" + b"data.tar.xz     " + b"0" * 32 + b"4         `\n" + b"zzzz", "is damaged"),
-        (b"!<arch>\n" + b"x" * 60, "is damaged"),
-    ],
-)
-def test_a_damaged_package_is_a_sentence(own, package, tmp_path, content, words):
-    path = tmp_path / "letters.deb"
+def member(name, size, content=b""):
+    """Of an `ar` archive; `size` as its header says it."""
+    return f"{name:<16}{'0' * 32}{size:<10}`\n".encode() + content
+
+
+def cut_off(path):
+    """A package whose files are cut off, as a download may be."""
+    content = lzma.compress(bytes(100_000))[:-20]
+    path.write_bytes(b"!<arch>\n" + member("data.tar.xz", len(content), content))
+
+
+def compressed_tar(path):
+    content = lzma.compress(b"no archive" * 100)
+    path.write_bytes(b"!<arch>\n" + member("data.tar.xz", len(content), content))
+
+
+def changed_wheel(path, at, value, size=1):
+    """A wheel with other bytes behind this signature."""
+    content = bytearray(wheel(path, {TEXT_NAME: TEXT * 1000}).read_bytes())
+    signature, offset = at
+    start = content.index(signature) + offset
+    content[start : start + size] = value
+    path.write_bytes(content)
+
+
+LOCAL, CENTRAL = b"PK\3\4", b"PK\1\2"
+DAMAGED = {
+    "no archive": (lambda path: path.write_bytes(b"no archive"), "no Debian package"),
+    "nothing in it": (lambda path: path.write_bytes(b"!<arch>\n"), "it has no files"),
+    "other compression": (
+        lambda path: path.write_bytes(b"!<arch>\n" + member("data.tar.zst", 4, b"zzzz")),
+        "not in data.tar.xz",
+    ),
+    "no compression": (lambda path: path.write_bytes(b"!<arch>\n" + member("data.tar.xz", 4, b"zzzz")), "is damaged"),
+    "no header": (lambda path: path.write_bytes(b"!<arch>\n" + b"x" * 60), "is damaged"),
+    "a negative size": (lambda path: path.write_bytes(b"!<arch>\n" + member("a", -60)), "has the size '-60'"),
+    "cut off": (cut_off, "is damaged: Compressed file ended before"),
+    "no tar": (compressed_tar, "is damaged"),
+    "wheel: no archive": (lambda path: path.write_bytes(b"PK"), "is damaged: File is not a zip file"),
+    "wheel: encrypted": (lambda path: changed_wheel(path, (CENTRAL, 8), b"\1"), "is damaged: .*encrypted"),
+    "wheel: unknown method": (lambda path: changed_wheel(path, (CENTRAL, 10), b"\x63"), "compression method"),
+    "wheel: deflate": (
+        lambda path: changed_wheel(path, (CENTRAL, 10), b"\x08"),
+        "is damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_package_is_a_sentence(own, package, tmp_path, name):
+    make, words = DAMAGED[name]
+    path = tmp_path / (
+        "letters.whl" if "wheel" in name or name in ("encrypted", "unknown method", "deflate") else "a.deb"
+    )
+    make(path)
+    package(path)
+
+    with pytest.raises(MissingData, match=f"{words}.*; try again"):
+        install(Letters(), print)
+    assert [] == list(own.iterdir())
+
+
+def test_a_download_that_is_not_the_package_is_not_unpacked(own, package, tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets, "_unpack", None)
+    package(deb(tmp_path / "letters.deb", {TEXT_NAME: TEXT}), is_expected=False)
+
+    with pytest.raises(MissingData, match=r"has \d+ bytes with the checksum \w{12}…, wanted 100 bytes with 0{12}…"):
+        install(Letters(), print)
+
+
+def test_what_is_not_of_the_data_set_is_not_even_decompressed(own, package, tmp_path):
+    path = tmp_path / "letters.whl"
+    wheel(path, {TEXT_NAME: TEXT, "zz": b"y" * 1000})
+    content = bytearray(path.read_bytes())
+    content[content.rindex(CENTRAL) + 10] = 99  # an unknown method of compression
     path.write_bytes(content)
     package(path)
 
-    with pytest.raises(MissingData, match=words):
-        install(Letters(), print)
+    assert TEXT == install(Letters(), print).load()
 
 
 def test_a_package_that_unpacks_to_too_much_is_refused(own, package, tmp_path, monkeypatch):
@@ -162,6 +228,7 @@ def test_every_data_set_says_what_it_is():
         assert dataset.licence
         assert len(dataset.digest) == 64 or isinstance(dataset, UserFolder)
         assert all(package.kind == "pypi" or package.place.endswith(".deb") for package in dataset.packages)
+        assert all(re.fullmatch("[0-9a-f]{64}", package.sha256) for package in dataset.packages)
 
 
 @pytest.mark.parametrize("name", sorted(datasets.datasets()))

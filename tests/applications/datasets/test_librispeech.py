@@ -1,6 +1,8 @@
 """LibriSpeech: a folder of the user, which a test makes in small."""
 
+import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +19,8 @@ def spoken(folder, chapter, part, count=2):
     """A chapter with so many sentences; sounds are written by the test."""
     place = folder / part / chapter.replace("-", "/")
     place.mkdir(parents=True)
+    for number in range(count):
+        (place / f"{chapter}-{number:04}.flac").touch()
     lines = [f"{chapter}-{number:04} SENTENCE {'AB'[number]}\n" for number in range(count)]
     (place / f"{chapter}.trans.txt").write_text("".join(lines))
     return place
@@ -35,8 +39,8 @@ def library(monkeypatch):
     """In place of soundfile: it says what it was asked for."""
     fake = SimpleNamespace(sound=np.zeros(160, np.float32), rate=16_000, asked=[])
 
-    def read(path, dtype):
-        fake.asked.append((path.name, dtype))
+    def read(file, dtype):
+        fake.asked.append((Path(f"/proc/self/fd/{file.fileno()}").readlink().name, dtype))
         if isinstance(fake.sound, Exception):
             raise fake.sound
         return fake.sound, fake.rate
@@ -73,6 +77,16 @@ def test_a_damaged_sound_is_a_sentence(folder, library, sound, rate, words):
     library.sound, library.rate = sound, rate
 
     with pytest.raises(BadInput, match=words):
+        _ = test[0].sound
+
+
+@pytest.mark.parametrize("make", [lambda path: None, os.mkfifo])
+def test_a_sound_that_is_no_file_is_a_sentence(folder, library, make):
+    _, test = find(DATASET).load()
+    test[0].path.unlink()
+    make(test[0].path)
+
+    with pytest.raises(BadInput, match=r"0000\.flac (does not exist|is not a regular file); expected a sound of"):
         _ = test[0].sound
 
 

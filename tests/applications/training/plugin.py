@@ -8,7 +8,7 @@ from pathlib import Path
 from deepbench.applications.training.application import Application, Metric, Rung
 
 RUNG = Rung("16 numbers", batch=8, samples=8 * 40, every=8 * 10, target=0.05, settings={"fails": ""})
-FAILURES = ("diverges", "crashes", "memory", "raises", "missing", "slow")
+FAILURES = ("diverges", "crashes", "memory", "later-memory", "raises", "missing", "slow")
 IN_ANSWERS = ("wrong-by-8", "dies-by-8", "hangs-by-8", "keeps-answers")
 
 
@@ -40,11 +40,11 @@ class Line(Application):
 
         def loss(model, at):
             made[0] += 1
+            if made[0] == {"memory": 5, "later-memory": 15}.get(fails):
+                torch.empty(2**50)
             if made[0] == 15:
                 if fails == "crashes":
                     os.kill(os.getpid(), signal.SIGKILL)
-                if fails == "memory":
-                    torch.empty(2**50)
                 if fails == "raises":
                     raise ValueError("seven is no colour")
             if fails == "slow" and "HALT" in os.environ and made[0] == 25:

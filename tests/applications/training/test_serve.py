@@ -101,6 +101,10 @@ def test_a_model_that_a_killed_training_left_is_kept_by_the_next(trained, deepbe
     """Killed between the end of the run and the move of its checkpoint."""
     shutil.copytree(trained("mini"), tmp_path, dirs_exist_ok=True)
     (tmp_path / "mini.jsonl.models").rename(tmp_path / "mini.jsonl.checkpoints")
+    for seed in (0, 1):
+        (tmp_path / "mini.jsonl.checkpoints" / f"{seed}.npz").rename(
+            tmp_path / "mini.jsonl.checkpoints" / f"{seed}.320.npz"
+        )
     done = deepbench("train", "--resume", "-o", "mini.jsonl", DEEPBENCH_PLUGINS=str(tmp_path / "plugins"))
 
     assert 0 == done.returncode, done.stderr
@@ -172,11 +176,17 @@ def test_another_file_takes_the_results_and_can_be_repeated(serve, deepbench, tm
     assert (64, True) == (refused.returncode, "has no results of serving the models" in refused.stderr)
 
 
+def fifo(folder):
+    (folder / "0.npz").unlink()
+    os.mkfifo(folder / "0.npz")
+
+
 @pytest.mark.parametrize(
     ("change", "status", "words"),
     [
-        (lambda folder: (folder / "0.npz").unlink(), "unavailable", "cannot be read"),
-        (lambda folder: (folder / "0.npz").write_bytes(b"nothing"), "unavailable", "cannot be read"),
+        (lambda folder: (folder / "0.npz").unlink(), "unavailable", "does not exist"),
+        (lambda folder: (folder / "0.npz").write_bytes(b"nothing"), "unavailable", "train the run again"),
+        (fifo, "unavailable", "is not a regular file"),
         (lambda folder: (folder / "1.npz").replace(folder / "0.npz"), "wrong", "this is another model"),
     ],
 )

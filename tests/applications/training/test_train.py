@@ -10,9 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deepbench.applications.judge.trained import runs_of, trained
+from deepbench.applications.training import checkpoint
 from deepbench.results.file import read_results
 from tests.conftest import ROOT
 from tests.help import fork_server
@@ -106,6 +108,34 @@ def test_what_goes_wrong_is_a_status_with_a_sentence(train, tmp_path, rung, stat
     assert (status, True, 1) == (run.status, words in run.end["reason"], done.returncode), run.end
     assert f"seed 0: {status}" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_memory_that_was_enough_before_is_no_end_of_a_run(train, deepbench, tmp_path):
+    done = train("line", "--rung", "later-memory", "--seeds", "1", "--threads", "1", "-o", "a.jsonl")
+    (run,) = runs_of(read_results(tmp_path / "a.jsonl"))
+
+    assert (64, None, 1) == (done.returncode, run.end, len(run.points))
+    assert "the memory is full, which was enough before" in done.stderr
+    assert "To continue: deepbench train --resume -o a.jsonl" in done.stderr
+    assert ["0.80.npz"] == [path.name for path in (tmp_path / "a.jsonl.checkpoints").iterdir()]
+    assert "interrupted" in deepbench("show", "a.jsonl").stdout
+
+
+def test_a_full_disk_is_no_end_of_a_run(train, tmp_path):
+    """A folder in place of the draft of the second checkpoint cannot be removed: the system refuses to write."""
+    (tmp_path / "a.jsonl.checkpoints" / "0.160.new" / "full").mkdir(parents=True)
+    words = ("line", "--seeds", "1", "--threads", "1")
+    done = train(*words, "-o", "a.jsonl")
+    (run,) = runs_of(read_results(tmp_path / "a.jsonl"))
+
+    assert (64, None, 1) == (done.returncode, run.end, len(run.points))
+    assert "deepbench: cannot write " in done.stderr
+    assert "0.160.npz: Is a directory" in done.stderr
+    assert "To continue: deepbench train --resume -o a.jsonl" in done.stderr
+    shutil.rmtree(tmp_path / "a.jsonl.checkpoints" / "0.160.new")
+    assert 0 == train("--resume", "-o", "a.jsonl").returncode
+    train(*words, "-o", "whole.jsonl")
+    assert curves(tmp_path / "a.jsonl") == curves(tmp_path / "whole.jsonl")
 
 
 def test_a_step_is_explained_by_its_kernels(train, tmp_path):
@@ -233,19 +263,34 @@ def test_a_gpu_that_is_missing_is_a_status_with_a_remedy(train, tmp_path):
     assert ("unavailable", True) == (run.status, "finds no GPU; use --device cpu" in run.end["reason"]), run.end
 
 
-@pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_checkpoint_that_is_ahead_of_the_file_or_damaged_is_not_used(train, plugins, tmp_path, is_damaged):
-    """Killed between both, or the power failed: the run begins again, and its curve is that of the seed."""
-    words = ("line", "--seeds", "1", "--threads", "1")
+CHANGES = {
+    "of other samples": (lambda path, model: path.write_bytes(model), "is not one after 80 samples"),
+    "damaged": (lambda path, model: path.write_bytes(model[: len(model) // 2]), "cannot be read"),
+    "a FIFO": (lambda path, model: os.mkfifo(path), "is not a regular file"),
+    "of another run": (
+        lambda path, model: checkpoint.write(path, {"model/1.weight": np.ones(3), "samples": 80}),
+        "is not one of this run",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "ranks"), [*((name, "1") for name in CHANGES), ("damaged", "2"), ("a FIFO", "2")])
+def test_a_checkpoint_that_cannot_be_used_makes_the_run_begin_anew(train, tmp_path, name, ranks):
+    """Its curve is that of the seed, and a sentence says why."""
+    change, reason = CHANGES[name]
+    words = ("line", "--seeds", "1", "--threads", "1", "--ranks", ranks)
     train(*words, "-o", "whole.jsonl")
     lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "cut.jsonl").write_text("".join(lines[:3]))  # header, start and the first evaluation
     folder = tmp_path / "cut.jsonl.checkpoints"
     folder.mkdir()
     model = (tmp_path / "whole.jsonl.models" / "0.npz").read_bytes()  # of the last evaluation
-    (folder / "0.npz").write_bytes(model[: len(model) // 2] if is_damaged else model)
+    change(folder / "0.80.npz", model)
+    done = train("--resume", "-o", "cut.jsonl")
 
-    assert 0 == train("--resume", "-o", "cut.jsonl").returncode
+    assert 0 == done.returncode, done.stderr
+    assert "deepbench: line, seed 0: begins anew: " in done.stderr
+    assert reason in done.stderr
     assert curves(tmp_path / "cut.jsonl") == curves(tmp_path / "whole.jsonl")
 
 

@@ -70,8 +70,13 @@ class GoTask(TorchTask):
         arrays = {name: value for name, value in state.items() if name.startswith(ROUND)}
         self._rounds = []
         while f"{ROUND}{len(self._rounds)}/{Positions._fields[0]}" in arrays:
-            parts = (arrays[f"{ROUND}{len(self._rounds)}/{name}"].copy() for name in Positions._fields)
-            self._rounds.append(Positions(*(torch.from_numpy(part).to(self._setup.device) for part in parts)))
+            parts = [arrays[f"{ROUND}{len(self._rounds)}/{name}"].copy() for name in Positions._fields]
+            found = Positions(*(torch.from_numpy(part).to(self._setup.device) for part in parts))
+            count, points = len(found.player), self._sizes["edge"] ** 2
+            shapes = ((count, self._sizes["positions"], points), (count,), (count, points + 1), (count,))
+            if shapes != tuple(part.shape for part in found) or not count:
+                raise ValueError("the positions of a round have other shapes")
+            self._rounds.append(found)
 
     def rewind(self) -> None:
         """The same batch next; without games, once there are some."""

@@ -31,11 +31,17 @@ def kernel_call(operator: str, kernel: str, *notes: str) -> Logged:
     return Logged(operator, kernel, bytes_of(kernel), notes)
 
 
+# Where a command ends for a shell: at another command, or at a file for its output.
+SHELL = re.compile(r"^[0-9]?>|(?<!^-)[|;&]")
+# The rest of a word from here on is no part of a value: markup, or what another process wrote.
+NO_VALUE = re.compile(r"[<\[]")
+
+
 def options(command: str) -> dict[str, str]:
     """`-m 8 --lda 16 --fused` as names and values; the value of an option that stands alone is empty.
 
-    Words at the end that belong to no option are left out: a frame, or the beginning of what another process wrote.
-    `BadInput` for other such words, and for an option with two values.
+    What a shell does after the command is left out, and so are words at the end that belong to no option: a frame, or
+    the beginning of what another process wrote. `BadInput` for other such words, and for an option with two values.
     """
     found: dict[str, str] = {}
     name, stray = "", ""
@@ -50,10 +56,17 @@ def options(command: str) -> dict[str, str]:
                 raise BadInput(f"--{shorten(name)} stands there twice")
             found.setdefault(name, value)
             name = "" if has_value else name
-        elif name:
-            if found[name] not in ("", word):
+            continue
+        shell = SHELL.search(word)
+        value = word[: shell.start()] if shell else word
+        value, rest = (value[: cut.start()], value[cut.start() :]) if (cut := NO_VALUE.search(value)) else (value, "")
+        if value and name:
+            if found[name] not in ("", value):
                 raise BadInput(f"--{shorten(name)} stands there twice")
-            found[name], name = word, ""
-        else:
+            found[name], name = value, ""
+        elif value or rest:
             stray = stray or word
+        stray = stray or rest
+        if shell:
+            break
     return found

@@ -26,12 +26,23 @@ from deepbench.networks.traces.logs.lines import FoundCall
 FUNCTION = re.compile(r"function (\w+)\(\) called:")
 VALUE = re.compile(r"^(?:i!)?(\s+)(\w+): (.*?);?$")
 
-PRECISIONS = {
+TYPES = {
     "CUDNN_DATA_FLOAT": "f32",
     "CUDNN_DATA_HALF": "f16",
     "CUDNN_DATA_BFLOAT16": "bf16",
-    "CUDNN_DATA_INT8": "i8",
+    "CUDNN_DATA_INT8": "s8",
+    "CUDNN_DATA_INT32": "s32",
 }
+# The precision of a convolution by the types of its operands and of its sums.
+CONVOLUTIONS = {
+    ("f32", "f32"): "f32",
+    ("f16", "f32"): "f16",
+    ("f16", "f16"): "f16f16",
+    ("bf16", "f32"): "bf16",
+    ("s8", "s32"): "i8",
+}
+# Kinds of arithmetic that convert no operands.
+MATH = ("CUDNN_DEFAULT_MATH", "CUDNN_TENSOR_OP_MATH", "CUDNN_FMA_MATH")
 ACTIVATIONS = {
     "CUDNN_ACTIVATION_RELU": "relu",
     "CUDNN_ACTIVATION_SIGMOID": "sigmoid",
@@ -40,6 +51,9 @@ ACTIVATIONS = {
     "CUDNN_ACTIVATION_CLIPPED_RELU": "relu6",
     "CUDNN_ACTIVATION_SWISH": "silu",
 }
+
+# The descriptors of arrays of data.
+DATA = ("xDesc", "yDesc", "zDesc", "dxDesc", "dyDesc", "dzDesc", "srcDesc", "destDesc", "srcDiffDesc", "destDiffDesc")
 
 # Calls that compute something, but whose sizes are not in the log.
 WITHOUT_SIZES = ("cudnnBackendExecute", "cudnnRNN", "cudnnMultiHeadAttn", "cudnnCTCLoss")
@@ -84,12 +98,19 @@ class CudnnCall:
         """The sizes of an array."""
         return self.numbers(*(f"{d}.dimA" for d in descriptors))
 
-    def precision(self, *descriptors: str) -> str:
-        """Of an array; `BadInput` for types that have none."""
+    def type(self, *descriptors: str) -> str:
+        """Of the numbers of an array; `BadInput` for types that we have not."""
         kind = self.word(*(f"{d}.dataType" for d in descriptors))
-        if kind not in PRECISIONS:
+        if kind not in TYPES:
             raise BadInput(f"{self.function}: {kind} is no precision of ours")
-        return PRECISIONS[kind]
+        return TYPES[kind]
+
+    def precision(self) -> str:
+        """The type of all arrays of data."""
+        kinds = {self.type(name) for name in DATA if f"{name}.dataType" in self.values}
+        if len(kinds) != 1:
+            raise BadInput(f"{self.function}: its data have the types {' and '.join(sorted(kinds)) or 'none'}")
+        return kinds.pop()
 
     def layout(self, *descriptors: str) -> str:
         """Whether the channels of an array are next to each other."""
@@ -119,8 +140,26 @@ def read(block: CudnnCall) -> Logged:
     find = KERNELS.get(block.function)
     if find is None:
         raise BadInput(f"{block.function}: its sizes are not in the log")
-    notes = [FUSED] if "Activation" in block.function and "Convolution" in block.function else []
-    return kernel_call(f"cudnn.{block.function.removeprefix('cudnn')}", find(block), *notes)
+    kernel = find(block)
+    return kernel_call(f"cudnn.{block.function.removeprefix('cudnn')}", kernel, *_notes(block, kernel))
+
+
+def _notes(block: CudnnCall, kernel: str) -> list[str]:
+    """How a call differs from its kernel."""
+    is_joined = block.function == "cudnnConvolutionBiasActivationForward" and (
+        block.word("activationDesc.mode") != "CUDNN_ACTIVATION_IDENTITY"
+    )
+    normalization = block.word("bnOps") if "bnOps" in block.values else "CUDNN_BATCHNORM_OPS_BN"
+    notes = [FUSED] if is_joined or normalization != "CUDNN_BATCHNORM_OPS_BN" else []
+    factors = [value for name, value in block.values.items() if re.fullmatch(r"beta\w*|alpha2", name)]
+    notes += [rules.ADDED] if any(re.search(r"[1-9]|nan|inf", value) for value in factors) else []
+    op, words = kernel.partition(" ")[0], kernel.split()
+    if op == "conv" and "i8" in words:
+        notes += [rules.RESCALED] if "f32" in (block.type(d) for d in DATA if f"{d}.dataType" in block.values) else []
+    algorithms = [block.values[name] for name in ("algo", "algorithm") if name in block.values]
+    if op == "softmax" and any("CUDNN_SOFTMAX_LOG" in value for value in algorithms):
+        notes.append(rules.LOGARITHM)
+    return notes
 
 
 def _conv(direction: str, x: str, w: str, y: str) -> Callable[[CudnnCall], str]:
@@ -128,16 +167,36 @@ def _conv(direction: str, x: str, w: str, y: str) -> Callable[[CudnnCall], str]:
 
     def find(block: CudnnCall) -> str:
         image, filters, result = (block.shape(name) for name in (x, w, y))
+        kinds = [block.type(name) for name in (x, w, y)]
+        operands = {
+            "forward": (kinds[0], kinds[1], kinds[2]),
+            "backward_data": (kinds[2], kinds[1], kinds[0]),
+            "backward_weights": (kinds[0], kinds[2], kinds[1]),
+        }[direction]
         groups = int(block.word("convDesc.groupCount")) if "convDesc.groupCount" in block.values else 1
         axes = len(image) - 2
         stride, pad, dilation = (block.numbers(f"convDesc.{n}")[:axes] for n in ("strideA", "padA", "dilationA"))
         window = Window(filters[2:], stride, pad, dilation)
         layout = "nhwc" if "nhwc" in (block.layout(x), block.layout(y)) else "nchw"
         bias = "yes" if "biasDesc" in block.values else "no"
-        precision = block.precision(x)
-        return rules.convolution(window, image, result, precision, direction, groups, bias=bias, layout=layout)
+        precision = _arithmetic(block, operands)
+        stored = rules.result_setting(precision, operands[2])
+        settings = {"bias": bias, "layout": layout, "result": stored}
+        return rules.convolution(window, image, result, precision, direction, groups, **settings)
 
     return find
+
+
+def _arithmetic(block: CudnnCall, operands: tuple[str, str, str]) -> str:
+    """The precision of a convolution with these types of operands and result."""
+    sums, how = block.type("convDesc"), block.word("convDesc.mathType") if "convDesc.mathType" in block.values else ""
+    precision = CONVOLUTIONS.get((operands[0], sums)) if operands[0] == operands[1] else None
+    if precision is None:
+        types = " and ".join(dict.fromkeys(operands[:2]))
+        raise BadInput(f"{block.function}: there is no convolution of {types} that adds in {sums}")
+    if precision == "f32" and how not in ("", *MATH):
+        raise BadInput(f"{block.function}: with {how}, its operands may be converted to fewer bits")
+    return precision
 
 
 def _pooling(direction: str) -> Callable[[CudnnCall], str]:
@@ -149,7 +208,7 @@ def _pooling(direction: str) -> Callable[[CudnnCall], str]:
             for n, m in (("windowDimA", "windowDim"), ("strideA", "stride"), ("paddingA", "padding"))
         )
         kind = "max" if block.word("poolingDesc.mode").startswith("CUDNN_POOLING_MAX") else "average"
-        precision, layout = block.precision("xDesc", "srcDesc"), block.layout("xDesc", "srcDesc")
+        precision, layout = block.precision(), block.layout("xDesc", "srcDesc")
         sides = Window(window, stride, pad, [1] * axes)
         return rules.pooling(kind, sides, image, result, precision, direction, layout=layout)
 
@@ -161,7 +220,7 @@ def _batch_norm(direction: str, mode: str) -> Callable[[CudnnCall], str]:
         if block.word("mode") == "CUDNN_BATCHNORM_PER_ACTIVATION":
             raise BadInput(f"{block.function}: statistics of each pixel are no operation of ours")
         layout = block.layout("xDesc")
-        return rules.batch_norm(block.shape("xDesc"), block.precision("xDesc"), direction, layout=layout, mode=mode)
+        return rules.batch_norm(block.shape("xDesc"), block.precision(), direction, layout=layout, mode=mode)
 
     return find
 
@@ -173,7 +232,7 @@ def _softmax(direction: str, *names: str) -> Callable[[CudnnCall], str]:
         shape = block.shape(*names)
         if block.word("mode") == "CUDNN_SOFTMAX_MODE_CHANNEL" and math.prod(shape[2:]) != 1:
             raise BadInput(f"{block.function}: the channels of a pixel are not next to each other")
-        return rules.by_rows("softmax", shape, math.prod(shape[1:]), block.precision(*names), direction)
+        return rules.by_rows("softmax", shape, math.prod(shape[1:]), block.precision(), direction)
 
     return find
 
@@ -184,7 +243,7 @@ def _activation(direction: str, names: Sequence[str]) -> Callable[[CudnnCall], s
         if mode not in ACTIVATIONS:
             raise BadInput(f"{block.function}: {mode} is none of ours")
         n = math.prod(block.shape(*names))
-        return rules.elementwise(ACTIVATIONS[mode], n, block.precision(*names), direction)
+        return rules.elementwise(ACTIVATIONS[mode], n, block.precision(), direction)
 
     return find
 

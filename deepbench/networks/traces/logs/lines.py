@@ -2,8 +2,8 @@
 
 A call begins with the word of its library, wherever that stands in a line: a launcher may write a rank, a container or
 a time before it, and two processes may write to one line. It ends at the next such word or with its line. A command
-goes on in the next line if it ends with a backslash, or if the next line begins with the rest of it. What follows a
-`#` is a comment.
+goes on in the next line if it ends with a backslash (in shells of Windows with ` or ^), or if the next line begins with
+the rest of it. What follows a `#` is a comment.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ Library = Literal["onednn", "rocm", "cudnn"]
 
 BEGINNINGS: dict[Library, str] = {
     "onednn": r"(?:onednn|dnnl|mkldnn)_verbose,",
-    "rocm": r"(?:rocblas|hipblaslt)-bench(?:\.exe)?(?=\s)|MIOpenDriver(?:\.exe)?(?=\s)",
+    "rocm": r"(?:(?:rocblas|hipblaslt)-bench|MIOpenDriver)(?:\.exe)?(?=[ \t]+\S)",
     "cudnn": r"(?:I! )?[Cc]uDNN \(v[0-9 ]{1,20}\) function cudnn\w{1,100}\(\) called:",
 }
 BEGINNING = re.compile("|".join(f"(?P<{library}>{pattern})" for library, pattern in BEGINNINGS.items()))
 
-# A line that can be the rest of a command: an option, or the value of the option before and then an option.
-REST = re.compile(r"\s*(?:[A-Za-z0-9_.,]{1,40}\s+)?--?[A-Za-z_!@#$^][A-Za-z0-9_]*(?:[\s=]|$)")
+# What a line ends with if the next one is the rest of it.
+CONTINUED = ("\\", "`", "^")
+# A line that is the rest of a command begins with an option, or if the line before ends with one, with its value.
+REST = re.compile(r"\s*--?[A-Za-z_!@#$^][A-Za-z0-9_]*(?:[\s=]|$)")
+VALUE_AND_REST = re.compile(rf"\s*[A-Za-z0-9_.,]{{1,40}}{REST.pattern}")
+ENDS_WITH_OPTION = re.compile(r"\s--?[A-Za-z_!@#$^][A-Za-z0-9_]*\s*$")
 
 COLORS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
@@ -40,6 +44,7 @@ class FoundCall:
 
     library: Library
     text: str
+    """A command with the blank or the end of the line after it, if there is one."""
     before: str
     """What stands before it in its line."""
 
@@ -79,8 +84,9 @@ class LogText:
                 end = min(limit, line_end)
                 found = text[start:end]
                 if library == "rocm":
-                    found, end = _whole_command(text, found, end, limit)
-                yield FoundCall(library, found.strip(), before)
+                    found, end = _whole_command(text, found, before, end, limit)
+                    found += text[end : end + 1]
+                yield FoundCall(library, found, before)
 
 
 def _line_end(text: str, start: int, limit: int) -> int:
@@ -95,14 +101,16 @@ def _is_comment(before: str) -> bool:
     return before.lstrip().startswith(COMMENTS) or before.rstrip().endswith(tuple(f" {c}" for c in COMMENTS))
 
 
-def _whole_command(text: str, found: str, end: int, limit: int) -> tuple[str, int]:
-    """A command with what follows in the next lines, and where it ends."""
+def _whole_command(text: str, found: str, before: str, end: int, limit: int) -> tuple[str, int]:
+    """A command with what follows in the next lines, and where it ends. Each line may have the same text before it."""
     while len(found) < MOST_CHARACTERS and end < limit and text[end] == "\n":
         newline = text.find("\n", end + 1, limit)
         line_end = newline if newline >= 0 else limit
-        line = text[end + 1 : min(line_end, end + 1 + MOST_CHARACTERS)]
+        line = text[end + 1 : min(line_end, end + 1 + MOST_CHARACTERS)].removeprefix(before)
         own = found.rstrip()
-        if not own.endswith("\\") and not REST.match(line):
+        if own.endswith(CONTINUED):
+            own = own[:-1]
+        elif not REST.match(line) and not (ENDS_WITH_OPTION.search(own) and VALUE_AND_REST.match(line)):
             break
-        found, end = own.removesuffix("\\") + " " + line, line_end
+        found, end = f"{own} {line}", line_end
     return found, end

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, shorten
 from deepbench.core.onednn_text import CHANNELS_FIRST, CHANNELS_LAST, numbers, precision_of, shapes
 from deepbench.networks.traces import kernel_rules as rules
 from deepbench.networks.traces.kernel_rules import Window
@@ -24,11 +24,22 @@ from deepbench.networks.traces.logs import FUSED, Logged, kernel_call
 
 BYTES = {
     **{"f64": 8, "f32": 4, "s32": 4, "s64": 8, "bf16": 2, "f16": 2, "s8": 1, "u8": 1, "boolean": 1},
-    **{"f8_e5m2": 1, "f8_e4m3": 1},
+    **{"f8_e5m2": 1, "f8_e4m3": 1, "e8m0": 1, "s4": 0.5, "u4": 0.5, "f4_e2m1": 0.5, "f4_e3m0": 0.5},
 }
 
-# An array: its name, its type, and the order of its axes, such as `src_f32::blocked:acdb:f0` or `src:f32::blocked:ab`.
-ARRAY = re.compile(r"([a-z][a-z_0-9]*?)[_:](undef|f64|f32|s32|s64|bf16|f16|s8|u8|boolean|f8_e5m2|f8_e4m3)(?=:|$)(.*)")
+# An array: its name, its type, flags, its format, and the order of its axes, such as `src_f32::blocked:acdb:f0` or
+# `src:f32:a:blocked:ab`.
+ARRAY = re.compile(rf"([a-z][a-z_0-9]*?)[_:](undef|{'|'.join(BYTES)})(?=:|$)(?::[^:]*)?:?([^:]*):?(.*)")
+# Formats in which an array has all of its elements; those of sparse ones depend on their values.
+DENSE = ("blocked", "opaque", "wino", "rnn_packed")
+# The arrays whose type is that of the data.
+DATA = re.compile(r"(diff_)?(src|dst|data)(_?\d+)?|diff")
+
+# An attribute, such as `attr-post-ops:sum+eltwise_relu`; version 1 writes `post_ops:'sum;eltwise_relu;'`.
+ATTRIBUTE = re.compile(r"[ ;]*(?:attr-)?([a-z][a-z_-]*)(?::('[^']*'|[^ ;']*))?(?=[ ;]|$)[ ;]*")
+# Attributes that do not change the work.
+NEUTRAL = ("scratchpad", "deterministic")
+SCALES = ("scales", "zero-points", "zero_points", "oscale")
 
 ELTWISE = {
     "relu": "relu",
@@ -39,12 +50,19 @@ ELTWISE = {
     "swish": "silu",
     "elu": "elu",
 }
-ACTIVATIONS = {"eltwise_relu": "relu", "eltwise_gelu_erf": "gelu", "eltwise_swish": "silu"}
+# Activations of our layers, and the values of their parameter alpha; version 1 does not write those of swish.
+ACTIVATIONS = {
+    "eltwise_relu": ("relu", ("", "0")),
+    "eltwise_gelu_erf": ("gelu", ("", "0")),
+    "eltwise_swish": ("silu", ("", "1")),
+}
 # After `exec`: engine, primitive, implementation, propagation, arrays, attributes, other words, problem and time.
 FIELDS = 9
 
 # Primitives whose result, which the problem does not list, is as large as their largest operand.
 SAME_RESULT = ("binary", "sum")
+
+NORMALIZATIONS = ("batch_normalization", "layer_normalization", "layer_normalization_v2", "group_normalization")
 
 CELLS = {"vanilla_rnn": "vanilla", "vanilla_lstm": "lstm", "vanilla_gru": "gru", "lbr_gru": "gru"}
 
@@ -52,6 +70,8 @@ CELLS = {"vanilla_rnn": "vanilla", "vanilla_lstm": "lstm", "vanilla_gru": "gru",
 @dataclass(frozen=True)
 class _LoggedArray:
     kind: str
+    format: str
+    """Such as `blocked` or `sparse`."""
     tag: str
     """The order of its axes; empty if the library chose its layout."""
     mask: int | None
@@ -65,7 +85,7 @@ class _Primitive:
     name: str
     propagation: str
     arrays: dict[str, _LoggedArray]
-    attributes: str
+    attributes: Mapping[str, str]
     words: dict[str, str]
     """`alg` and other words about the algorithm."""
     problem: str
@@ -83,6 +103,14 @@ class _Primitive:
         return any(name in self.arrays for name in ("bia", "diff_bia"))
 
     @property
+    def kind(self) -> str:
+        """The type of all arrays of data; `BadInput` if they differ."""
+        kinds = {array.kind for name, array in self.arrays.items() if DATA.fullmatch(name)}
+        if len(kinds) != 1:
+            raise BadInput(f"{self.name} has data of the types {' and '.join(sorted(kinds)) or 'none'}")
+        return kinds.pop()
+
+    @property
     def algorithm(self) -> str:
         return self.words.get("alg", "")
 
@@ -95,9 +123,29 @@ class _Primitive:
 
     @property
     def post_operations(self) -> list[str]:
-        """What is computed with the result before it is stored, such as `eltwise_relu`."""
-        found = re.search(r"(?:attr-post-ops|post_ops):'?([^ ']*)", self.attributes)
-        return [part.partition(":")[0] for part in re.split(r"[+;]", found[1]) if part] if found else []
+        """What is computed with the result before it is stored, such as `eltwise_relu`, with its parameters."""
+        text = next((self.attributes[n] for n in ("post-ops", "post_ops") if n in self.attributes), "")
+        return [part for part in re.split(r"[+;]", text.strip("'")) if part]
+
+    @property
+    def sums(self) -> bool:
+        """Whether the result is added to what is in memory."""
+        return any(o.partition(":")[0] == "sum" for o in self.post_operations)
+
+    @property
+    def activations(self) -> list[str]:
+        """Those of the operations after it that are an activation of our layers."""
+        found = []
+        for operation in self.post_operations:
+            name, alpha, beta, scale, *_ = [*operation.split(":"), *[""] * 3]
+            kind, alphas = ACTIVATIONS.get(name, ("", ()))
+            if alpha in alphas and beta in ("", "0") and scale in ("", "1"):
+                found.append(kind)
+        return found
+
+
+class NoKernel(BadInput):
+    """A call that is none of our kernels, for a reason that its operator and sizes do not show."""
 
 
 def is_execution(line: str) -> bool:
@@ -105,51 +153,124 @@ def is_execution(line: str) -> bool:
     return bool(re.match(r"\w+_verbose,([^,]*,){0,3}?exec,", line))
 
 
+def without_time(line: str) -> str:
+    """What equal calls have in common. A line that does not end with a time is none of them."""
+    call, _, time = line.rpartition(",")
+    return call if _is_time(time) else line
+
+
+def _is_time(text: str) -> bool:
+    """A frame may follow."""
+    return bool(re.fullmatch(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", text.strip().partition(" ")[0]))
+
+
 def read(line: str) -> Logged:
     """The call of a line; `BadInput` says why it is not understood."""
     if line.startswith("mkldnn_verbose"):
         raise BadInput("this is MKL-DNN 0.x, which does not log the types of all arrays; oneDNN 1.0 and later are read")
     words = line.strip().split(",")
-    fields = words[words.index("exec") + 1 :]
+    start = words.index("exec") + 1
+    if "graph" in words[:start]:
+        raise BadInput("this is a partition of a graph, whose operators are not logged one by one")
+    fields = words[start:]
     if len(fields) < FIELDS:
         raise BadInput("the line is cut off")
     _, name, _, propagation, arrays = fields[:5]
     other, problem, time = fields[-3:]
-    time, _, _ = time.strip().partition(" ")  # a frame may follow
-    if not re.fullmatch(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", time):
+    if not _is_time(time):
         raise BadInput("the line does not end with a time")
     # Only attributes may contain commas.
-    if problem.isdecimal() or (len(fields) > FIELDS and not fields[5]):
-        raise BadInput(f"the line has {len(fields) - FIELDS} commas more than it has fields; is one a decimal comma?")
-    found: dict[str, _LoggedArray] = {}
-    for text in arrays.split():
-        if match := ARRAY.match(text):
-            tag = re.search(r"blocked:([A-Za-z0-9]*)", match[3])
-            mask = re.search(r"mask(\d{1,4})", match[3])
-            if match[2] != "undef":
-                own = match[1] if match[1] not in found else f"{match[1]}_{len(found)}"  # both of a sum are `src`
-                found[own] = _LoggedArray(match[2], tag[1] if tag else "", int(mask[1]) if mask else None)
+    if len(fields) > FIELDS and (problem.isdecimal() or not fields[5]):
+        raise BadInput("the line has more commas than fields; one may be a decimal comma")
     pairs = (word.partition(":") for word in other.split())
     values = {key: value for key, _, value in pairs}
-    primitive = _Primitive(name, propagation, found, ",".join(fields[5:-3]), values, problem)
+    attributes = _attributes(",".join(fields[5:-3]))
+    primitive = _Primitive(name, propagation, _arrays(arrays), attributes, values, problem)
     operator = f"onednn.{name}"
+    notes = []
     if name in KERNELS:
         try:
+            _check(primitive)
             kernel = KERNELS[name](primitive)
+        except NoKernel as error:
+            kernel, notes = None, [f"it is no kernel: {error}"]
         except (BadInput, ValueError, LookupError, ZeroDivisionError):
             kernel = None
         if kernel is not None:
-            return kernel_call(operator, kernel, *_notes(primitive, kernel))
+            call = kernel_call(operator, kernel, *_notes(primitive, kernel))
+            shared = rules.SHARED in call.notes
+            return Logged(operator, kernel, _bytes(primitive)[0] if shared else call.bytes, call.notes)
     known, left_out = _bytes(primitive)
-    notes = [f"the bytes leave out {' and '.join(left_out)}, whose sizes are not in the log"] if left_out else []
+    if left_out:
+        notes.append(f"the bytes leave out {' and '.join(left_out)}, whose sizes are not in the log")
     return Logged(operator, None, known, tuple(notes))
+
+
+def _arrays(text: str) -> dict[str, _LoggedArray]:
+    """The arrays of a line by their names, without those that are left out."""
+    found: dict[str, _LoggedArray] = {}
+    for word in text.split():
+        match = ARRAY.fullmatch(word)
+        if not match:
+            raise BadInput(f"{shorten(word)!r} is no array whose type is known")
+        name, kind, layout, rest = match.groups()
+        if kind != "undef":
+            tag = re.match(r"[A-Za-z0-9]*", rest) if layout == "blocked" else None
+            mask = re.search(r"mask(\d{1,4})", rest)
+            own = name if name not in found else f"{name}_{len(found)}"  # both of a sum are `src`
+            found[own] = _LoggedArray(kind, layout, tag[0] if tag else "", int(mask[1]) if mask else None)
+    return found
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """The attributes of a line by their names."""
+    found: dict[str, str] = {}
+    end = 0
+    while end < len(text):
+        match = ATTRIBUTE.match(text, end)
+        if not match or match[1] in found:
+            raise BadInput(f"{shorten(text[end:])!r} is no attribute")
+        found[match[1]], end = match[2] or "", match.end()
+    return found
+
+
+def _check(p: _Primitive) -> None:
+    """`NoKernel` if an attribute changes the mathematics, or is not known, or an array is not dense."""
+    for name, array in p.arrays.items():
+        if array.format not in DENSE:
+            raise NoKernel(f"the array {name} is {array.format or 'of no format'}, and arrays of kernels are dense")
+    floats = {array.kind for name, array in p.arrays.items() if name != "scratchpad"} - {"s32", "s8", "u8"}
+    for name, value in p.attributes.items():
+        word, _, is_for_integers = value.partition(":")
+        if name in NEUTRAL or name in SCALES or (name, word) == ("dropout", "undef"):
+            continue
+        if name == "fpmath" and (word == "strict" or ("f32" not in floats and not is_for_integers)):
+            continue
+        if name == "acc-mode" and word in ("strict", "f32" if floats else "s32"):
+            continue
+        if name in ("post-ops", "post_ops"):
+            for operation in p.post_operations:
+                if not re.match(r"sum(:|$)|(eltwise|binary)_|prelu(:|$)", operation):
+                    raise NoKernel(f"{shorten(operation)} after it is not known")
+            continue
+        raise NoKernel(f"the attribute {shorten(f'{name}:{value}')} may change its arithmetic")
 
 
 def _notes(p: _Primitive, kernel: str) -> list[str]:
     """How a call differs from its kernel."""
-    is_activated = "activation=" in kernel
-    fused = [o for o in p.post_operations if o != "sum" and not (o in ACTIVATIONS and is_activated)]
-    notes = [FUSED] if fused else []
+    op = kernel.partition(" ")[0]
+    is_summed, has_bias = op == "gemm" and "beta=0" not in kernel, " bias=yes" in kernel
+    if op in ("linear", "recurrent"):
+        has_bias = "bias=no" not in kernel
+    inside = int("activation=" in kernel) + int(p.sums)
+    notes = [FUSED] if len(p.post_operations) > inside or _is_joined(p) else []
+    notes += [rules.ADDED] if p.sums and not is_summed else []
+    notes += [rules.BIASED] if p.has_bias and not has_bias else []
+    notes += [rules.RESCALED] if _is_rescaled(p, op) else []
+    notes += [rules.LOGARITHM] if op == "softmax" and (p.algorithm == "softmax_log" or p.name == "logsoftmax") else []
+    if p.name == "matmul" and op == "batched_gemm":
+        left, right = _product_shapes(p.problem) or ((), ())
+        notes += [rules.SHARED] if left[:-2] != right[:-2] else []
     if p.name in ("convolution", "deconvolution", "pooling", "pooling_v2"):
         found = numbers(p.problem)
         image, result = _shape(found, "i", "ic"), _shape(found, "o", "ic")
@@ -158,6 +279,21 @@ def _notes(p: _Primitive, kernel: str) -> list[str]:
         if not _window(found).is_even(image, result):
             notes.append(rules.ONE_SIDED)
     return notes
+
+
+def _is_joined(p: _Primitive) -> bool:
+    """Whether a normalization has an activation or a sum, by its flags."""
+    return p.name in NORMALIZATIONS and bool(set("RA") & set(p.words.get("flags", "")))
+
+
+def _is_rescaled(p: _Primitive, op: str) -> bool:
+    """Whether numbers are rescaled or converted. Convolutions of integers with results in 8 bits are, in ours, too."""
+    given = [part for name in SCALES for part in p.attributes.get(name, "").split("+") if part]
+    result = p.array("dst") if op in ("gemm", "batched_gemm", "conv") else None
+    if op == "conv" and result and BYTES[result.kind] == 1:
+        given = [part for part in given if not part.startswith("dst:0")]
+    is_integer = any(p.arrays[name].kind in ("s8", "u8") for name in ("src", "wei") if name in p.arrays)
+    return bool(given) or (is_integer and result is not None and result.kind == "f32")
 
 
 def _bytes(primitive: _Primitive) -> tuple[int, list[str]]:
@@ -173,9 +309,17 @@ def _bytes(primitive: _Primitive) -> tuple[int, list[str]]:
         rest = len(arrays) - len(elements)
         result = [max(elements)] if len(elements) == 1 or primitive.name in SAME_RESULT else [None]
         found = dict(zip(arrays, [*elements[: len(arrays)], *result * rest], strict=True))
-    known = {name: n for name in arrays if (n := found.get(name.removeprefix("diff_"), found.get(name))) is not None}
-    moved = sum(BYTES[arrays[name].kind] * n for name, n in known.items())
-    return moved, sorted(set(arrays) - set(known))
+    known: dict[str, int] = {}
+    for name, array in arrays.items():
+        own = "data" if name == "diff" and "data" in found else name.removeprefix("diff_")
+        count = found.get(own, found.get(name))
+        if count is not None and array.format in DENSE:
+            # Older versions list one array for an operand and the result that is like it, and one for their gradients.
+            is_both = name == "diff" or (name == "data" and primitive.direction == "forward")
+            known[name] = 2 * count if is_both and "dst" not in arrays else count
+    moved = sum(math.ceil(BYTES[arrays[name].kind] * n) for name, n in known.items())
+    scales = [name for name in SCALES if name in primitive.attributes]
+    return moved, [*sorted(set(arrays) - set(known)), *(name.replace("_", "-") for name in scales)]
 
 
 def _elements_by_name(p: _Primitive) -> Mapping[str, int | None] | None:
@@ -195,10 +339,10 @@ def _elements_by_name(p: _Primitive) -> Mapping[str, int | None] | None:
         return None
     inputs, outputs = found.get("ic", found.get("oc", 1)), found.get("oc", found.get("ic", 1))
     image = math.prod(found.get(f"i{axis}", 1) for axis in "dhw")
-    result = math.prod(found.get(f"o{axis}", found.get(f"i{axis}", 1)) for axis in "dhw")
+    result_image = math.prod(found.get(f"o{axis}", found.get(f"i{axis}", 1)) for axis in "dhw")
     is_filter = any(f"k{axis}" in found for axis in "dhw")
     window = math.prod(found.get(f"k{axis}", 1) for axis in "dhw") if is_filter else image
-    source, target = found["mb"] * inputs * image, found["mb"] * outputs * result
+    source, target = found["mb"] * inputs * image, found["mb"] * outputs * result_image
     return {
         **{"src": source, "data": source, "dst": target, "src_0": source, "src_1": source},
         **{"wei": inputs * outputs * window // found.get("g", 1), "bia": outputs},
@@ -243,7 +387,7 @@ def _convolution(p: _Primitive) -> str:
     image, result = _shape(found, "i", "ic"), _shape(found, "o", "oc")
     settings = {"layout": _layout(src, dst), "bias": "yes" if p.has_bias else "no"}
     precision = precision_of(*operands[:2])
-    settings["result"] = "wide" if BYTES[operands[2]] > BYTES[operands[0]] else "narrow"
+    settings["result"] = rules.result_setting(precision, operands[2])
     return rules.convolution(_window(found), image, result, precision, direction, found.get("g", 1), **settings)
 
 
@@ -251,10 +395,16 @@ def _deconvolution(p: _Primitive) -> str:
     """The data gradient of the convolution from its result to its input; its gradients change places, too."""
     found = numbers(p.problem)
     direction = {"forward": "backward_data", "backward_data": "forward"}.get(p.direction, p.direction)
-    src, dst = p.array("src"), p.array("dst")
+    src, dst, weights = p.array("src"), p.array("dst"), p.array("wei")
+    operands = {
+        "forward": (src.kind, weights.kind, dst.kind),
+        "backward_data": (dst.kind, weights.kind, src.kind),
+        "backward_weights": (src.kind, dst.kind, weights.kind),
+    }[p.direction]
     image, result = _shape(found, "o", "oc"), _shape(found, "i", "ic")
-    precision, layout = precision_of(src.kind, p.array("wei").kind), _layout(src, dst)
-    return rules.convolution(_window(found), image, result, precision, direction, found.get("g", 1), layout=layout)
+    precision = precision_of(*operands[:2])
+    settings = {"layout": _layout(src, dst), "result": rules.result_setting(precision, operands[2])}
+    return rules.convolution(_window(found), image, result, precision, direction, found.get("g", 1), **settings)
 
 
 def _transposed(array: _LoggedArray, axes: int) -> int | None:
@@ -288,29 +438,32 @@ def _matmul(p: _Primitive) -> str | None:
     n, k, m = left[-2], left[-1], right[-1]
     batch = math.prod(max(a, b) for a, b in zip(left[:-2], right[:-2], strict=True))
     precision = precision_of(src.kind, weights.kind)
-    if precision in ("i8", "i8u8") and BYTES[dst.kind] != 4:
-        return None
-    result = "wide" if BYTES[dst.kind] == 4 else "narrow"
     a_t, b_t = _transposed(weights, len(right)), _transposed(src, len(left))
     if math.prod(right[:-2]) == 1:  # the rows of all matrices are one matrix
-        return _single(p, m, batch * n, k, a_t, b_t or 0, precision, result)
+        return _single(p, {"m": m, "n": batch * n, "k": k}, a_t, b_t or 0, precision, dst.kind)
     stored = {"a_t": a_t or 0, "b_t": b_t or 0}
+    result = _product_result(precision, dst.kind)
     return kernel_text("batched_gemm", {"batch": batch, "m": m, "n": n, "k": k, **stored}, precision, result=result)
 
 
-def _single(
-    p: _Primitive, m: int, n: int, k: int, a_t: int | None, b_t: int, precision: str | None, result: str
-) -> str:
-    """One product: a fully connected layer if something is done with its result."""
-    weights = "packed" if a_t is None else "plain"
-    after = [ACTIVATIONS[o] for o in p.post_operations if o in ACTIVATIONS]
-    is_layer = (p.has_bias or after) and precision in ("f32", "bf16", "f16") and not b_t
-    if is_layer and "sum" not in p.post_operations:
-        own = {"activation": after[0] if after else "none", "bias": "yes" if p.has_bias else "no"}
-        return kernel_text("linear", {"m": m, "n": n, "k": k}, precision, **own, weights=weights)
-    sizes = {"m": m, "n": n, "k": k, "a_t": a_t or 0, "b_t": b_t}
-    beta = "1" if "sum" in p.post_operations else "0"
-    return kernel_text("gemm", sizes, precision, beta=beta, result=result, weights=weights)
+def _product_result(precision: str | None, kind: str) -> str:
+    """See `kernel_rules.result_setting`; products of integers have wide results only."""
+    if kind in ("s8", "u8"):
+        raise BadInput("there is no product of integers with results in 8 bits")
+    return rules.result_setting(precision, kind)
+
+
+def _single(p: _Primitive, sizes: dict[str, int], a_t: int | None, b_t: int, precision: str | None, result: str) -> str:
+    """One product with results of this type: a fully connected layer if something is done with its result."""
+    weights, setting = "packed" if a_t is None else "plain", _product_result(precision, result)
+    is_layer = p.has_bias or p.activations or (p.name == "inner_product" and not p.sums)
+    if is_layer and precision in ("f32", "bf16", "f16") and not b_t and not p.sums and result == precision:
+        activation = p.activations[0] if p.activations else "none"
+        own = {"activation": activation, "bias": "yes" if p.has_bias else "no"}
+        return kernel_text("linear", sizes, precision, **own, weights=weights)
+    stored = {"a_t": a_t or 0, "b_t": b_t}
+    beta = "1" if p.sums else "0"
+    return kernel_text("gemm", {**sizes, **stored}, precision, beta=beta, result=setting, weights=weights)
 
 
 def _inner_product(p: _Primitive) -> str:
@@ -320,29 +473,30 @@ def _inner_product(p: _Primitive) -> str:
     n, m = found["mb"], found["oc"]
     k = found["ic"] * math.prod(_sides(found, "i"))
     if p.direction == "forward":
+        is_plain = weights.tag in ("ab", *CHANNELS_FIRST)
         precision = precision_of(src.kind, weights.kind)
-        packed = "plain" if weights.tag in ("ab", *CHANNELS_FIRST) else "packed"
-        after = [ACTIVATIONS[o] for o in p.post_operations if o in ACTIVATIONS]
-        own = {"activation": after[0] if after else "none", "bias": "yes" if p.has_bias else "no"}
-        if precision in ("f32", "bf16", "f16"):
-            return kernel_text("linear", {"m": m, "n": n, "k": k}, precision, **own, weights=packed)
-        if BYTES[dst.kind] != 4:
-            raise BadInput("there is no product of integers with results in 8 bits")
-        return kernel_text("gemm", {"m": m, "n": n, "k": k, "a_t": 1}, precision, beta="0", weights=packed)
+        return _single(p, {"m": m, "n": n, "k": k}, 1 if is_plain else None, 0, precision, dst.kind)
     if p.direction == "backward_data":
         precision, result = precision_of(dst.kind, weights.kind), src
         sizes = {"m": k, "n": n, "k": m}
     else:
         precision, result = precision_of(src.kind, dst.kind), weights
         sizes = {"m": k, "n": m, "k": n, "b_t": 1}
-    narrow = "wide" if BYTES[result.kind] == 4 else "narrow"
-    return kernel_text("gemm", sizes, precision, beta="0", result=narrow)
+    return kernel_text("gemm", sizes, precision, beta="0", result=_product_result(precision, result.kind))
 
 
 def _recurrent(p: _Primitive) -> str | None:
     found = numbers(p.problem)
-    if found["dic"] != found["dhc"]:  # a projection of the state
-        return None
+    if found["dic"] != found["dhc"]:
+        raise NoKernel("its states are projected")
+    if p.algorithm not in CELLS:
+        raise NoKernel(f"its cell is {shorten(p.algorithm) or 'not stated'}")
+    way = p.words.get("direction", "")
+    if way not in ("", "unidirectional_left2right", "unidirectional_right2left", "bidirectional_concat"):
+        raise NoKernel(f"its direction is {shorten(way)}")
+    if special := [name for name in p.arrays if "peephole" in name or "projection" in name]:
+        raise NoKernel(f"it has {' and '.join(special)}")
+    kinds = [p.array(name).kind for name in ("src_layer", "wei_layer", "dst_layer")]
     sizes: dict[str, int | str] = {
         "cell": CELLS[p.algorithm],
         "hidden": found["dhc"],
@@ -350,11 +504,13 @@ def _recurrent(p: _Primitive) -> str | None:
         "timesteps": found["t"],
         "input_size": found["slc"],
         "layers": found["l"],
-        "bidirectional": int(p.words.get("direction", "").startswith("bidirectional")),
+        "bidirectional": int(way.startswith("bidirectional")),
     }
     mode = "training" if p.propagation == "forward_training" else "inference"
     reset = "before" if p.algorithm == "vanilla_gru" else "after"
-    precision = precision_of(p.array("src_layer").kind, p.array("wei_layer").kind)
+    if kinds[0] != kinds[2]:
+        raise BadInput("its results have another type than its inputs")
+    precision = precision_of(*kinds[:2])
     return kernel_text("recurrent", sizes, precision, p.direction, mode=mode, gru_reset=reset)
 
 
@@ -367,19 +523,39 @@ def _pooling(p: _Primitive) -> str:
     kind = "max" if p.algorithm == "pooling_max" else "average"
     src, dst = p.array("src"), p.array("dst")
     image, result = _shape(found, "i", "ic"), _shape(found, "o", "ic")
-    return rules.pooling(kind, _window(found), image, result, src.kind, _gradient(p), layout=_layout(src, dst))
+    return rules.pooling(kind, _window(found), image, result, p.kind, _gradient(p), layout=_layout(src, dst))
+
+
+def _flags(p: _Primitive, known: str) -> str:
+    """The flags of a normalization: given statistics (G), scale and shift (S, C, H), a ReLU (R), a sum and it (A)."""
+    flags = p.words.get("flags", "")
+    if not set(flags) <= set(known):
+        raise NoKernel(f"its flags are {shorten(flags)}")
+    return flags
 
 
 def _batch_norm(p: _Primitive) -> str:
     found, src = numbers(p.problem), p.array("src", "data", "dst")
-    mode = "inference" if "G" in p.words.get("flags", "") else "training"
+    mode = "inference" if "G" in _flags(p, "GSCHRA") else "training"
     layout = "nhwc" if _layout(src) == "nhwc" else "nchw"
-    return rules.batch_norm(_shape(found, "i", "ic"), src.kind, _gradient(p), mode=mode, layout=layout)
+    return rules.batch_norm(_shape(found, "i", "ic"), p.kind, _gradient(p), mode=mode, layout=layout)
+
+
+def _layer_norm(p: _Primitive) -> str | None:
+    """M: it divides by the root mean square, without subtracting the mean."""
+    flags = _flags(p, "SCHM")
+    return _rows("rms_norm" if "M" in flags else "layer_norm")(p)
+
+
+def _softmax(p: _Primitive) -> str | None:
+    if p.algorithm not in ("", "softmax_accurate", "softmax_accurate_inf_as_zero", "softmax_log"):
+        raise NoKernel(f"its algorithm is {shorten(p.algorithm)}")
+    return _rows("softmax")(p)
 
 
 def _rows(op: str) -> Callable[[_Primitive], str | None]:
     def find(p: _Primitive) -> str | None:
-        sizes, src = shapes(p.problem), p.array("src", "dst")
+        sizes = shapes(p.problem)
         if not sizes:
             return None
         shape = sizes[0]
@@ -387,13 +563,13 @@ def _rows(op: str) -> Callable[[_Primitive], str | None]:
         columns = math.prod(shape[axis:])
         if columns != shape[axis]:
             return None
-        return rules.by_rows(op, shape, columns, src.kind, _gradient(p))
+        return rules.by_rows(op, shape, columns, p.kind, _gradient(p))
 
     return find
 
 
 def _eltwise(p: _Primitive) -> str | None:
-    sizes, data = shapes(p.problem), p.array("data", "src", "dst")
+    sizes = shapes(p.problem)
     if not sizes:
         return None
     name = p.algorithm.removeprefix("eltwise_").removesuffix("_use_dst_for_bwd").removesuffix("_dst")
@@ -401,18 +577,19 @@ def _eltwise(p: _Primitive) -> str | None:
     kind = ELTWISE.get(name)
     if name in ("clip", "clip_v2"):
         kind = "relu6" if (alpha, beta) == (0, 6) else "hardtanh"
-    if kind is None or (kind == "relu" and alpha):
+    if kind is None:
         return None
-    return rules.elementwise(kind, math.prod(sizes[0]), data.kind, _gradient(p))
+    if (kind == "relu" and alpha) or (kind == "silu" and alpha != 1):
+        raise NoKernel(f"its alpha is {alpha:g}")
+    return rules.elementwise(kind, math.prod(sizes[0]), p.kind, _gradient(p))
 
 
 def _binary(p: _Primitive) -> str | None:
     sizes = shapes(p.problem)
     kind = {"binary_add": "add", "binary_mul": "multiply"}.get(p.algorithm)
-    inputs = [p.array("src_0", "src0", "src"), p.array("src_1", "src1", "src")]
-    if kind is None or not sizes or len(sizes) < 2 or sizes[0] != sizes[1] or inputs[0].kind != inputs[1].kind:
+    if kind is None or not sizes or len(sizes) < 2 or sizes[0] != sizes[1]:
         return None
-    return rules.elementwise(kind, math.prod(sizes[0]), inputs[0].kind)
+    return rules.elementwise(kind, math.prod(sizes[0]), p.kind)
 
 
 def _reduction(p: _Primitive) -> str | None:
@@ -421,7 +598,7 @@ def _reduction(p: _Primitive) -> str | None:
         return None
     kind = {"reduction_sum": "sum", "reduction_mean": "mean", "reduction_max": "max"}[p.algorithm]
     axes = [i for i, (a, b) in enumerate(zip(*sizes[:2], strict=True)) if a != b]
-    return rules.reduction(kind, sizes[0], axes, p.array("src").kind)
+    return rules.reduction(kind, sizes[0], axes, p.kind)
 
 
 def _resampling(p: _Primitive) -> str | None:
@@ -429,7 +606,7 @@ def _resampling(p: _Primitive) -> str | None:
     if p.algorithm != "resampling_nearest":
         return None
     image, result = _shape(found, "i", "ic"), _shape(found, "o", "ic")
-    return rules.upsample(image, result, src.kind, _gradient(p), layout=_layout(src, dst))
+    return rules.upsample(image, result, p.kind, _gradient(p), layout=_layout(src, dst))
 
 
 KERNELS: dict[str, Callable[[_Primitive], str | None]] = {
@@ -441,11 +618,11 @@ KERNELS: dict[str, Callable[[_Primitive], str | None]] = {
     "pooling": _pooling,
     "pooling_v2": _pooling,
     "batch_normalization": _batch_norm,
-    "layer_normalization": _rows("layer_norm"),
-    "layer_normalization_v2": _rows("layer_norm"),
-    "softmax": _rows("softmax"),
-    "softmax_v2": _rows("softmax"),
-    "logsoftmax": _rows("softmax"),
+    "layer_normalization": _layer_norm,
+    "layer_normalization_v2": _layer_norm,
+    "softmax": _softmax,
+    "softmax_v2": _softmax,
+    "logsoftmax": _softmax,
     "eltwise": _eltwise,
     "binary": _binary,
     "reduction": _reduction,

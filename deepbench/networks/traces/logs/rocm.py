@@ -22,7 +22,7 @@ from deepbench.networks.traces.kernels import kernel_text
 from deepbench.networks.traces.logs import FUSED, Logged, kernel_call, options
 
 PRODUCT = re.compile(r"(rocblas|hipblaslt)-bench(?:\.exe)?\s(.*)", re.S)
-DRIVER = re.compile(r"MIOpenDriver(?:\.exe)?\s+([a-z_]+?)(fp16|bfp16|bf16|fp32|int8|fp64)?\s(.*)", re.S)
+DRIVER = re.compile(r"MIOpenDriver(?:\.exe)?\s+([A-Za-z_]+?)((?:b?fp|bf|int)[0-9]\w*)?\s(.*)", re.S)
 
 TYPES = {
     **{"f32_r": "f32", "s": "f32", "f16_r": "f16", "h": "f16", "bf16_r": "bf16", "i8_r": "s8", "i8": "s8"},
@@ -40,13 +40,32 @@ PRODUCT_PRECISIONS = {
     ("s8", "s32"): ("i8", {"s32": "wide"}),
 }
 
+# What the libraries always write, in this order. A command that is the beginning of it may be cut off; one with other
+# options, or in another order, was typed, and has the defaults of its program.
+WRITTEN = {
+    "rocblas": (*("f", "r", "transposeA", "transposeB", "m", "n", "k", "alpha", "lda", "ldb", "beta", "ldc"),),
+    "rocblas ex": (
+        *("f", "transposeA", "transposeB", "m", "n", "k", "alpha", "a_type", "lda", "b_type", "ldb", "beta", "c_type"),
+        *("ldc", "d_type", "ldd", "compute_type"),
+    ),
+    "hipblaslt": (
+        *("m", "n", "k", "lda", "ldb", "ldc", "ldd", "alpha", "beta", "transA", "transB", "batch_count", "a_type"),
+        *("b_type", "c_type", "d_type", "compute_type"),
+    ),
+}
+
+LONG_NAMES = {"sizem": "m", "sizen": "n", "sizek": "k"}
+
 # Options of products that are read.
-READ = ("f", "function", "r", "precision", "m", "n", "k", "transposeA", "transposeB", "transA", "transB", "batch_count")
-READ += ("batch", "alpha", "beta", "a_type", "b_type", "c_type", "d_type", "compute_type", "stride_a", "stride_b")
+READ = (
+    *("f", "function", "r", "precision", "m", "n", "k", "transposeA", "transposeB", "transA", "transB", "batch_count"),
+    *("batch", "alpha", "beta", "a_type", "b_type", "c_type", "d_type", "compute_type", "stride_a", "stride_b"),
+    *("lda", "ldb"),
+)
 
 # Options that do not change the work: places in memory, the choice of a kernel, values, repetitions and output.
 NEUTRAL = (
-    *("lda", "ldb", "ldc", "ldd", "lde", "stride_c", "stride_d", "stride_e", "any_stride", "outofplace"),
+    *("ldc", "ldd", "lde", "stride_c", "stride_d", "stride_e", "any_stride", "outofplace"),
     *("c_noalias_d", "c_equal_d", "algo", "algo_method", "solution_index", "kernel_index", "requested_solution"),
     *("splitk", "wgm", "workspace", "workspace_size", "use_hipblaslt", "use_user_args", "api_method", "api", "fortran"),
     *("atomics_allowed", "atomics_not_allowed", "scale_type", "device", "HMM", "initialization", "init", "verify", "v"),
@@ -65,6 +84,7 @@ OF_ADDED = ("bias_type", "bias_source", "aux_type", "activation_arg1", "activati
 # Options that are understood only where they have no effect.
 WITHOUT_EFFECT = {
     **{"alphai": ("0",), "betai": ("0",), "flags": ("0", "2", "8"), "math_mode": ("0",), "batch_mode": ("0",)},
+    "grouped_gemm": ("0",),
     **dict.fromkeys(("compute_input_typeA", "compute_input_typeB"), ("none",)),
 }
 
@@ -75,20 +95,26 @@ DIRECTIONS = {1: "forward", 2: "backward_data", 4: "backward_weights"}
 
 ACTIVATIONS = {"1": "sigmoid", "2": "tanh", "3": "relu", "7": "relu6", "9": "elu"}
 
-SHARED_OPERANDS = "one operand is the same for all products of the batch, and each has its own in the kernel"
-
 
 def read(command: str) -> list[Logged]:
-    """The calls of a command; `BadInput` says why it is not understood."""
+    """The calls of a command, with the blank after it; `BadInput` says why it is not understood."""
+    is_whole = command[-1:].isspace()
+    if re.search(r"--grouped_gemm\s+(?!0\s)", command):
+        raise BadInput("it is a group of products of several sizes, which is not read")
     if match := PRODUCT.match(command):
-        return [_product(match[1], options(match[2]))]
-    match = DRIVER.match(command)
-    if match is None or match[1] not in KERNELS:
-        raise BadInput("no operation of MIOpen that is read")
+        return [_product(match[1], options(match[2]), is_whole)]
+    match = DRIVER.match(f"{command} ")
+    if match is None:
+        raise BadInput("it names no operation of MIOpen")
+    if match[1] not in KERNELS:
+        raise BadInput(f"MIOpenDriver {shorten(match[1])} is not read; {', '.join(KERNELS)} are")
     find, driver = KERNELS[match[1]]
     if match[2] not in DRIVER_TYPES:
         raise BadInput(f"MIOpenDriver {match[1]}: {match[2]} is no precision of ours")
-    found = driver.named(match[1], options(match[3]))
+    found = driver.named(match[1], options(match[3]), is_whole)
+    if "forw" not in found or (found["forw"] == "0" and driver is BNORM and "back" not in found):
+        missing = "-b" if "forw" in found else "-F"
+        raise BadInput(f"MIOpenDriver {match[1]}: {missing} is missing, so it may be cut off before its direction")
     try:
         kernels = find(found, DRIVER_TYPES[match[2]])
     except (KeyError, ValueError, ZeroDivisionError) as error:
@@ -96,13 +122,15 @@ def read(command: str) -> list[Logged]:
     if not kernels:
         raise BadInput(f"MIOpenDriver {match[1]}: it says no direction")
     notes = [FUSED] if any(found.get(name, "0") not in ("", "0") for name in driver.added) else []
+    notes += [rules.LOGARITHM] if driver is SOFTMAX and found.get("algorithm") == "2" else []
     return [kernel_call(f"miopen.{match[1]}", kernel, *notes) for kernel in kernels]
 
 
 # ---- products: by columns, like ours
 
 
-def _product(library: str, found: Mapping[str, str]) -> Logged:
+def _product(library: str, stated: Mapping[str, str], is_whole: bool) -> Logged:
+    found = {LONG_NAMES.get(name, name): value for name, value in stated.items()}
     function = found.get("f", found.get("function", "gemm_ex" if library == "rocblas" else "matmul"))
     if library == "rocblas" and function not in PRODUCTS:
         raise BadInput(f"{shorten(function)} is no product of matrices")
@@ -113,24 +141,50 @@ def _product(library: str, found: Mapping[str, str]) -> Logged:
         elif name not in (*READ, *NEUTRAL, *ADDED, *OF_ADDED):
             raise BadInput(f"--{shorten(name)} is not known, so it may change the work")
     m, n, k = (_size(found, name) for name in "mnk")
-    if next(reversed(found)) in ("m", "n", "k", "batch_count", "batch"):
+    written = WRITTEN[f"{library} ex" if library == "rocblas" and function.endswith("_ex") else library]
+    if missing := _missing(found, written):
+        raise BadInput(f"it is cut off: it ends before --{missing}, which {library} writes")
+    if not is_whole and list(found)[-1] in ("m", "n", "k", "batch_count", "batch"):
         raise BadInput("it ends with a size, which may be cut off")
     stored = []
     for side in "AB":
-        word = found.get(f"transpose{side}", found.get(f"trans{side}", "")).upper()
+        word = found.get(f"transpose{side}", found.get(f"trans{side}", "N")).upper()
         if word not in ("N", "T", "C"):
-            raise BadInput(f"it is cut off: it does not say whether {side} is transposed")
+            raise BadInput(f"it does not say whether {side} is transposed, but {shorten(word) or 'nothing'}")
         stored.append(int(word != "N"))
-    precision, result = _types(function, found)
+    precision, result = _types(library, function, found)
     batch = _size(found, "batch_count", found.get("batch", "" if "batched" in function else "1"))
+    if batch > 1 and library == "rocblas" and "batched" not in function:
+        raise BadInput(f"{function} is one product, and --batch_count is {batch}")
     alpha, beta = (_real(found, name, default) for name, default in (("alpha", "1"), ("beta", "0")))
     if alpha == 0:
         raise BadInput("alpha is 0, so nothing is multiplied")
     notes = [FUSED] if any(found[name] not in none for name, none in ADDED.items() if name in found) else []
-    notes += [SHARED_OPERANDS] if batch > 1 and "0" in (found.get("stride_a"), found.get("stride_b")) else []
+    notes += [rules.ADDED] if batch > 1 and beta != 0 else []
+    shapes = {"a": (k, m) if stored[0] else (m, k), "b": (n, k) if stored[1] else (k, n)}
+    notes += [rules.SHARED] if any(_overlap(found, side, *shape, batch) for side, shape in shapes.items()) else []
     own = "0" if batch > 1 or beta == 0 else "1"
     kernel = rules.product(batch, m, n, k, precision, a_t=stored[0], b_t=stored[1], beta=own, result=result)
     return kernel_call(f"{library}.{function}", kernel, *notes)
+
+
+def _missing(found: Mapping[str, str], written: Sequence[str]) -> str | None:
+    """The option before which a command of the library is cut off; None if it is whole, or was typed."""
+    own = tuple(name for name in found if name in {name for names in WRITTEN.values() for name in names})
+    is_beginning = own == tuple(written[: len(own)]) and len(own) < len(written)
+    return written[len(own)] if is_beginning else None
+
+
+def _overlap(found: Mapping[str, str], side: str, rows: int, columns: int, batch: int) -> bool:
+    """Whether the matrices of an operand of a batch share memory; they are stored by columns."""
+    text = found.get(f"stride_{side}")
+    if batch == 1 or text is None:
+        return False
+    stride = abs(int(text))
+    leading = int(found.get(f"ld{side}") or rows)
+    is_apart = stride >= leading * (columns - 1) + rows
+    is_side_by_side = rows <= stride and stride * (batch - 1) + rows <= leading
+    return not (is_apart or is_side_by_side)
 
 
 def _size(found: Mapping[str, str], name: str, default: str = "") -> int:
@@ -142,23 +196,24 @@ def _size(found: Mapping[str, str], name: str, default: str = "") -> int:
 
 def _real(found: Mapping[str, str], name: str, default: str) -> float:
     try:
-        return float(found.get(name, default))
+        value = float(found.get(name, default))
     except ValueError:
-        raise BadInput(f"{name} is {shorten(found[name])!r}, no number") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadInput(f"{name} is {shorten(found[name])!r}, no number")
+    return value
 
 
-def _types(function: str, found: Mapping[str, str]) -> tuple[str, str]:
-    """The precision of a product, and whether its result is wide."""
-    whole = found.get("r", found.get("precision"))
+def _types(library: str, function: str, found: Mapping[str, str]) -> tuple[str, str]:
+    """The precision of a product, and whether its result is wide. All types are f32 unless a command says otherwise."""
+    whole = found.get("r", found.get("precision", "f32_r"))
     stated = [found.get(f"{x}_type", whole) for x in "abcd"]
     if function in PRODUCTS and not function.endswith("_ex"):
         stated, compute = [found.get("a_type", whole)] * 4, found.get("a_type", whole)
         if compute == "bf16_r":
             raise BadInput(f"{function} has no bf16")
     else:
-        compute = found.get("compute_type")
-    if compute is None or None in stated:
-        raise BadInput("it is cut off: it does not say all types")
+        compute = found.get("compute_type", whole if library == "rocblas" else "f32_r")
     a, b, c, d = (TYPES.get(str(text), str(text)) for text in stated)
     sums = TYPES.get(compute, compute)
     known = PRODUCT_PRECISIONS.get((a, sums)) if a == b else None
@@ -186,7 +241,7 @@ class Driver:
     added: Sequence[str] = ()
     """Options that add work unless they are 0."""
 
-    def named(self, operation: str, found: Mapping[str, str]) -> dict[str, str]:
+    def named(self, operation: str, found: Mapping[str, str], is_whole: bool) -> dict[str, str]:
         """The options by their long names; `BadInput` for one that is not known."""
         values: dict[str, str] = {}
         for given, value in found.items():
@@ -199,13 +254,15 @@ class Driver:
             if name not in known:
                 raise BadInput(f"MIOpenDriver {operation}: {shorten(given)!r} is not known, so it may be a size")
             values[name] = value
-        if values and next(reversed(values)) in self.sizes:
+        if not is_whole and values and next(reversed(values)) in self.sizes:
             raise BadInput(f"MIOpenDriver {operation}: it ends with a size, which may be cut off")
         return values
 
 
-TIMING = ("iter", "i", "verify", "V", "time", "t", "wall", "w", "printconv", "P", "use_hip_graph", "J", "~", "&")
-TIMING += ("gpubuffer_check", "tuning_policy")
+TIMING = (
+    *("iter", "i", "verify", "V", "time", "t", "wall", "w", "printconv", "P", "use_hip_graph", "J", "~", "&"),
+    *("gpubuffer_check", "tuning_policy"),
+)
 IMAGE = {"n": "batchsize", "c": "in_channels", "H": "in_h", "W": "in_w", "F": "forw", "m": "mode"}
 IMAGE_SIZES = ("batchsize", "in_channels", "in_d", "in_h", "in_w")
 WINDOW = {"y": "fil_h", "x": "fil_w", "p": "pad_h", "q": "pad_w"}
@@ -255,8 +312,8 @@ BNORM = Driver(
 )
 ACTIV = Driver(IMAGE, (*TIMING, "alpha", "A", "beta", "B", "gamma", "G"), {}, IMAGE_SIZES)
 SOFTMAX = Driver(
-    {**IMAGE, "L": "layout", "B": "beta"},
-    (*TIMING, "algorithm", "a", "alpha", "A"),
+    {**IMAGE, "L": "layout", "B": "beta", "a": "algorithm"},
+    (*TIMING, "alpha", "A"),
     {"beta": ("0", "0.0", "0.000000")},
     IMAGE_SIZES,
 )
@@ -303,6 +360,9 @@ def _outputs(found: Mapping[str, str], axes: str) -> tuple[list[list[int]], list
         _numbers(found, "pad", axes, "0"),
         _numbers(found, "dilation", axes, "1"),
     ]
+    image, filters, stride, pad, dilation = values
+    if min(*image, *filters, *stride, *dilation) < 1 or min(pad) < 0:
+        raise BadInput("a size, a stride or a dilation is less than 1, or a padding less than 0")
     sides = zip(*values, strict=True)
     return values, [(i + 2 * pad - d * (f - 1) - 1) // s + 1 for i, f, s, pad, d in sides]
 

@@ -41,6 +41,9 @@ MOST_WORKLOADS = 10_000
 MOST_FILE_BYTES = 16 * 2**20
 MOST_BYTES = 64 * 2**20
 
+# Characters of all references together, which are parsed: 3 s for a million. Those of FlashInfer-Trace have 400,000.
+MOST_REFERENCES = 2_000_000
+
 # The parts of a definition, and characters of a name in it.
 MOST_PARTS = 500
 LONGEST_NAME = 200
@@ -225,6 +228,10 @@ def coverage(path: Path) -> list[Coverage]:
         what = "has workloads, but not their definition" if workloads else "has no definition of a kernel"
         wanted = "axes, inputs and outputs, as FlashInfer-Trace and SOL-ExecBench write them"
         raise BadInput(f"{printable(str(path))} {what}; wanted JSON with {wanted}")
+    references = sum(len(d.reference) for d in definitions)
+    if references > MOST_REFERENCES:
+        what = f"{references} characters of references; at most {MOST_REFERENCES} are read"
+        raise BadInput(f"{printable(str(path))} has {what}; choose some of its files")
     named: dict[str, list[Workload]] = {}
     beside: dict[Path, list[Workload]] = {}
     for file, lines in workloads.items():

@@ -53,8 +53,16 @@ layer_norm rows=batch*context columns=hidden forward backward count=4 weights=2*
 train = "all_reduce n=parameters ranks=ranks count=1 # gradients"
 """
 LIST = b'suites = ["llm/gpt2", "vision/resnet18:phase=train,batch=8"]\n'
+COLUMNS = b"op,precision,m,n,k,count,name\ngemm,f32,64,32,16,3,first\ngemm,bf16,128,1,16,1,second\n"
 CSV = b"m,n,k,a_t,b_t,application,label,needed\n64,32,16,0,0,Speech,first,yes\n128,1,16,1,0,Speech,,no\n"
 TXT = b"# a list\ngemm m=64 n=32 k=16 a_t=0 b_t=0 f32,bf16 onednn\nconv n=1 c=3 h=8 w=8 k=4 r=3 s=3 # first\n"
+
+REFERENCE = """import torch
+
+def run(A, B):
+    x = torch.matmul(A.float(), B.T.float()) * 1.0
+    return x.to(A.dtype)
+"""
 
 
 def written(folder, name):
@@ -122,7 +130,7 @@ def in_file(folder, name, read):
 def readers(folder):
     """Of each kind of file: good ones, and what reads them."""
     definitions = [
-        json.dumps(table) + "\n" + json.dumps(workload(axes))
+        json.dumps({**table, "reference": REFERENCE}) + "\n" + json.dumps(workload(axes))
         for table, axes in (
             (gemm(), {"M": 3}),
             (norm(), {"batch_size": 7}),
@@ -136,7 +144,7 @@ def readers(folder):
         "models": ([MODEL], in_file(folder, "model.toml", read_model)),
         "lists of models": ([LIST], in_file(folder, "list.toml", read_list)),
         "lists": ([TXT], in_file(folder, "list.txt", read_list)),
-        "tables": ([CSV], in_file(folder, "gemm.csv", read_list)),
+        "tables": ([CSV, COLUMNS], in_file(folder, "gemm.csv", read_list)),
         "traces": ([suite_text(network()).encode()], in_file(folder, "net.suite", read_trace)),
         "logs": (logs, read_log),
         "hardware": ([HARDWARE.encode()], in_file(folder, "hardware.toml", read_hardware)),

@@ -799,3 +799,16 @@ def test_axes_may_have_capitals_in_expressions(tmp_path):
     case, _ = the_case(tmp_path, table, {"M": 3})
 
     assert 15 == case.problem.n
+
+
+def test_references_that_take_long_to_parse_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(flashinfer_trace, "MOST_REFERENCES", 100)
+    for name in ("a", "b"):
+        write(tmp_path / name, {**gemm(), "reference": "x" * 50})
+    assert 2 == len(coverage(str(tmp_path)))
+    write(tmp_path / "c", {**gemm(), "reference": "x"})
+
+    with pytest.raises(
+        BadInput, match="has 101 characters of references; at most 100 are read; choose some of its files"
+    ):
+        coverage(str(tmp_path))

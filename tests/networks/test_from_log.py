@@ -694,7 +694,7 @@ LINE = (
     ids=["one line", "one comment", "line ends", "one word", "comments", "options", "backslashes", "cuDNN", "colours"],
 )
 def test_the_time_to_read_a_log_grows_with_its_length_alone(text):
-    """Each takes a second at most; the first two took minutes, because each call looked for the end of its line."""
+    """Each takes a second at most."""
     begin = time.process_time()
     with pytest.raises(BadInput):
         read(text)

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from deepbench.cli.streams import printable_lines
+from deepbench.api.text import printable_lines
+from deepbench.cli.console import make_console
 from deepbench.core.errors import BadInput
 from deepbench.networks.traces.trace import Trace, TracedCall, suite_text
 from deepbench.reporting.progress import Bar
@@ -219,3 +220,12 @@ def test_sentences_and_progress_have_none(capsys):
 def test_the_name_of_a_trace_is_printable():
     calls = (TracedCall("x", None, "", (), (), 1),)
     require_printable(repr(Trace(HOSTILE, "", False, calls, (), 0, None)))
+
+
+def test_the_console_replaces_them_in_whatever_it_prints(capsys):
+    from rich.text import Text
+
+    make_console().print(Text(HOSTILE))
+    make_console().print(HOSTILE, markup=False)
+
+    require_printable(capsys.readouterr().out)

@@ -11,7 +11,7 @@ from typing import Any
 from deepbench.core.backend import GroupBackend, kernel
 from deepbench.core.case import Case
 from deepbench.core.collective import FLOATS, RankGroup
-from deepbench.core.errors import LibraryError, Unavailable
+from deepbench.core.errors import LibraryError, Unavailable, not_loaded
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import mpi
@@ -69,7 +69,7 @@ class OneCCL(GroupBackend):
         try:
             loaded = {name: ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL) for name in FILES}
         except OSError as error:
-            raise Unavailable(f"oneCCL does not load ({error})", REMEDY) from None
+            raise not_loaded("oneCCL", error, REMEDY) from None
         self.library = loaded["libccl.so.2"]
         number = ctypes.c_int()
         self._expect("onecclGetVersion", ctypes.byref(number))

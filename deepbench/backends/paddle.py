@@ -15,7 +15,7 @@ from typing import Any
 
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
-from deepbench.core.errors import Unavailable, Unsupported
+from deepbench.core.errors import IMPORT_ERRORS, Unsupported, not_loaded
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.rows import EPSILON
@@ -40,8 +40,8 @@ class Paddle(Backend):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it advises to install ccache
                 import paddle
-        except ImportError as error:
-            raise Unavailable(f"PaddlePaddle not found ({error})", "pip install paddlepaddle") from None
+        except IMPORT_ERRORS as error:
+            raise not_loaded("PaddlePaddle", error, "pip install paddlepaddle") from None
         self.paddle = paddle
         paddle.set_device("cpu")
         return {

@@ -6,7 +6,7 @@ from typing import Any
 
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
-from deepbench.core.errors import Unavailable
+from deepbench.core.errors import IMPORT_ERRORS, not_loaded
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 
@@ -19,8 +19,8 @@ class SciPy(Backend):
     def open(self) -> dict[str, Any]:
         try:
             import scipy.sparse
-        except ImportError as error:
-            raise Unavailable(f"SciPy not found ({error})", "pip install scipy") from None
+        except IMPORT_ERRORS as error:
+            raise not_loaded("SciPy", error, "pip install scipy") from None
         return {"name": self.title, "version": scipy.__version__, "path": scipy.__file__, "threading": "none"}
 
     @kernel("sparse_gemm", precisions=("f32",))

@@ -168,7 +168,10 @@ def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = 
     if not session.is_in_place:
         raise BadInput(_to_continue(session))
     say(f"\n{path} has every sample. To see one line per library:\n  {command('show', path, '--full')}")
-    return EXIT_WRONG if any(r["status"] == "wrong" for r in records) else 0
+    has_time = any(s.estimate is not None for s in results_of(session.file).summaries)
+    if not has_time:
+        say("no case has a time, so this command fails (exit code 1); the reasons are above")
+    return EXIT_WRONG if not has_time or any(r["status"] == "wrong" for r in records) else 0
 
 
 def _to_continue(session: Session) -> str:
@@ -231,7 +234,7 @@ def _run_sides(
             console.print(f"no case has a time on both sides: {'; '.join(comparison.left_out[:3])}", markup=False)
         say(f"\nTo compare again:\n  {command('compare', *(file.path for file in turns.files))}")
         wrong = any(r["status"] == "wrong" for file in turns.files for r in file.records)
-        return code or (EXIT_WRONG if wrong else 0)
+        return code or (EXIT_WRONG if wrong or not comparison.cases else 0)
 
 
 def _stamp() -> str:

@@ -105,8 +105,8 @@ def say(text: str) -> None:
 def print_for_programs(text: str) -> None:
     """JSON, CSV or Markdown on standard output: always UTF-8, whatever the terminal shows.
 
-    It may be shown on a terminal, too, so control characters are replaced.
+    A terminal may show it, too, so control characters are replaced; so is half of a character, which UTF-8 lacks.
     """
     sys.stdout.flush()
-    sys.stdout.buffer.write(printable_lines(text).encode(errors="replace"))
+    sys.stdout.buffer.write(printable_lines(text).encode())
     sys.stdout.buffer.flush()

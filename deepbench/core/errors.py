@@ -12,6 +12,8 @@ Only `cli/` turns `BadInput` into an exit code. All the others become the reason
 
 from __future__ import annotations
 
+import re
+import resource
 from typing import Literal
 
 
@@ -47,6 +49,33 @@ class OutOfMemory(DeepBenchError):
     """The case needs more memory than is free. The text gives the numbers."""
 
     record_status = "out_of_memory"
+
+
+# What Python, the loader and libraries say where an allocation failed. (A mount without `exec` fails to map, too, and
+# the space for static TLS is short whatever the memory.)
+NO_MEMORY = re.compile(
+    r"bad_alloc|cannot allocate memory(?! in static tls)|out of memory|memory allocation|memoryerror|"
+    r"failed to map segment from shared object(?!: operation not permitted)",
+    re.IGNORECASE,
+)
+MORE_MEMORY = "free some memory, or raise its limit (ulimit -v, the container)"
+
+# What an import raises where a package or a library that it needs is missing, damaged, or gets no memory.
+IMPORT_ERRORS = (ImportError, OSError, MemoryError, SystemError)
+
+
+def not_loaded(title: str, error: BaseException, remedy: str) -> Unavailable:
+    """Why something that this error kept from loading is not available: is it missing, or did it get no memory?"""
+    text = str(error) or type(error).__name__
+    if isinstance(error, MemoryError) or NO_MEMORY.search(text):
+        return Unavailable(f"{title} does not load for lack of memory ({text})", MORE_MEMORY)
+    if isinstance(error, ModuleNotFoundError):
+        return Unavailable(f"{title} not found ({text})", remedy)
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit_bytes != resource.RLIM_INFINITY:
+        text += f"; its address space is limited to {limit_bytes / 2**30:.3g} GiB, and then errors may mean anything"
+        remedy = f"raise that limit (ulimit -v unlimited); if this does not help, {remedy}"
+    return Unavailable(f"{title} does not load ({text})", remedy)
 
 
 class LibraryError(DeepBenchError):

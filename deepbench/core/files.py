@@ -130,8 +130,8 @@ def replacing(path: Path, ours: bool = False) -> Iterator[Path]:
 
     After an error `path` is as it was. `NotWritten` where it cannot be written, `BadInput` where it is a result file
     that it must not replace. A device or a pipe has no content to lose, so it is written directly. A link that a person
-    names is followed, and stays. In a folder of ours (`ours`) anything is replaced, and a link itself, because nobody
-    has named it.
+    names is followed, and stays. In a folder of ours (`ours`) anything is replaced, and a link itself, because no
+    person chose it.
     """
     import shutil
     import tempfile
@@ -165,7 +165,7 @@ def _require_followed(link: Path) -> None:
 
 
 def make_private_folder(path: Path) -> None:
-    """Make a folder that only this user can enter, for files that nobody names, or take the one that is there.
+    """Make a folder that only this user can enter, for files of the program itself, or take the one that is there.
 
     `BadInput` where that is a link, or belongs to another user: they could lead us to write elsewhere.
     """

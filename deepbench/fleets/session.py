@@ -11,7 +11,6 @@ import random
 import selectors
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from deepbench.core.version import VERSION
 from deepbench.fleets.file import SCHEMA, FleetFile, HostRun, Pair, lines_of
 from deepbench.fleets.judge import judge
 from deepbench.judge.outliers import tournament
-from deepbench.measuring import launch, process
+from deepbench.measuring import awake, launch, process
 from deepbench.measuring.heat import measure_case
 from deepbench.measuring.remote import SIGN_S
 from deepbench.measuring.session import open_libraries
@@ -181,13 +180,15 @@ def run_once(addresses: Mapping[str, str], run: int, words: Sequence[str], wait_
                 except Unavailable as error:
                     yield HostRun(host, run, "missing", str(error))
                     continue
-                asked.append(_Asked(host, child, time.monotonic() + wait_s))
+                asked.append(_Asked(host, child, awake.now() + wait_s))
                 selector.register(asked[-1].output, selectors.EVENT_READ, asked[-1])
             while asked:
-                left_s = min(one.lost_at for one in asked) - time.monotonic()
-                for key, _ in selector.select(max(0.0, left_s)):
+                step_s = awake.step(min(one.lost_at for one in asked) - awake.now(), LOST_S)
+                with awake.waiting(step_s):
+                    events = selector.select(step_s)
+                for key, _ in events:
                     key.data.read()
-                for one in [one for one in asked if one.has_ended or one.lost_at < time.monotonic()]:
+                for one in [one for one in asked if one.has_ended or one.lost_at < awake.now()]:
                     selector.unregister(one.output)
                     result = one.result(run, wait_s)
                     asked.remove(one)
@@ -203,7 +204,7 @@ class _Asked:
     host: str
     child: process.Child
     lost_at: float
-    """When it is given up, in seconds of `time.monotonic`."""
+    """When it is given up, in seconds of `awake.now`."""
     has_begun: bool = False
     has_ended: bool = False
     answer: dict[str, Any] | None = None
@@ -229,7 +230,7 @@ class _Asked:
             for line in filter(None, map(bytes.strip, map(bytes, lines))):
                 self._take(line)
         if self.has_begun:
-            self.lost_at = time.monotonic() + LOST_S
+            self.lost_at = awake.now() + LOST_S
 
     def _take(self, line: bytes) -> None:
         try:

@@ -16,6 +16,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import correlation, mean, median
 from typing import Any
 
@@ -24,7 +25,7 @@ from deepbench.judge import heats
 from deepbench.judge.reasons import Reason, Reasons, library_title, reasons
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.record import MEASURED, Record
-from deepbench.results.summary import Summary, process_time_s, summarize
+from deepbench.results.summary import Summary, is_disturbed, process_time_s, summarize
 from deepbench.results.work import Work
 
 LEVEL = 0.95
@@ -71,18 +72,18 @@ class ComparedCase:
     """Standard deviation of log times from one session to another, which no number of rounds reduces."""
     interleaved: bool = False
     """Whether both sides were measured in turn in one run."""
+    met: heats.Meetings = field(default_factory=lambda: heats.Meetings(0, []))
+    """The heats in which both sides met; then the difference comes from these."""
 
     @property
     def ratio(self) -> float:
         """The ratio that the verdict is based on."""
-        if self.difference is not None:
-            return math.exp(self.difference.mean)
-        return process_times_s(self.b.rounds)[0] / process_times_s(self.a.rounds)[0]
+        return math.exp(self.difference.mean) if self.difference is not None else self.b.time_s / self.a.time_s
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """95 % confidence interval of the ratio, not corrected for the number of cases."""
-        if self.difference is None:
+        """95 % confidence interval of the ratio, not corrected for the number of cases; None of too few heats."""
+        if self.difference is None or self.too_few_heats:
             return None
         low, high = self.difference.interval(LEVEL)
         return math.exp(low), math.exp(high)
@@ -99,11 +100,37 @@ class ComparedCase:
         return None if a is None or b is None or abs(a - b) < stats.OTHER_LOAD else (a, b)
 
     @property
+    def too_few_heats(self) -> str | None:
+        """Why too few heats count for a verdict; None if enough do, or if no heat is compared."""
+        return self.met.too_few if self.met.count else None
+
+    @cached_property
+    def withheld(self) -> str | None:
+        """Why there is no verdict, whatever the ratio: too few heats, or a side without an undisturbed process."""
+        if (too_few := self.too_few_heats) is not None:
+            return too_few
+        for name, side in (("first", self.a), ("second", self.b)):
+            if all(map(is_disturbed, side.rounds)):
+                return f"other programs disturbed every process of the {name} side"
+        return None
+
+    @property
+    def slow_processes(self) -> str | None:
+        """Which side varies more between processes, in words; None if neither does."""
+        name, side = ("second", self.b) if self.b.slow_processes > self.a.slow_processes else ("first", self.a)
+        if self.a.slow_processes == self.b.slow_processes:
+            return None
+        count = f"{side.slow_processes} of {len(side.rounds)} processes"
+        return f"{count} of the {name} side took more than twice as long, and no other program had their CPUs"
+
+    @property
     def verdict(self) -> str:
         """One of VERDICTS."""
-        if self.difference is None or self.q is None:
+        if self.difference is None or self.q is None or self.withheld:
             return "cannot tell"
         verdict = verdict_of(self.difference, self.q, self.margin)
+        if verdict == "same" and self.slow_processes:
+            return "cannot tell"
         if self.other_load is None:
             return verdict
         # Only a side that is slower despite less load from other programs is certainly slower.
@@ -114,7 +141,11 @@ class ComparedCase:
     def more_rounds(self) -> int | None:
         """How many more rounds per side would probably decide; None if it is decided or MOST_ROUNDS would not do."""
         difference = self.difference
+        if self.met.count and len(self.met.log_ratios) == self.met.count < heats.LEAST_HEATS:
+            return heats.LEAST_HEATS - self.met.count
         if self.verdict != "cannot tell" or self.other_load or difference is None or difference.standard_error == 0:
+            return None
+        if self.withheld or self.slow_processes:
             return None
         effect, limit = abs(difference.mean), math.log1p(self.margin)
         half_width = effect if effect > limit else limit - effect  # excludes no change, or fits within the margin
@@ -156,7 +187,7 @@ class ComparedCase:
     @property
     def advice(self) -> str | None:
         """What would decide: ROUNDS within LONGEST_S, else another way of measuring; None if it is decided."""
-        if self.verdict != "cannot tell" or self.difference is None:
+        if self.verdict != "cannot tell" or (self.difference is None and not self.withheld):
             return None
         seconds = self.seconds_to_decide
         if self.rounds_to_decide is not None and seconds is None:
@@ -196,7 +227,7 @@ class Comparison:
     unmeasured: int = 0
     """How many cases have no time on either side."""
     unchecked: int = 0
-    """How many of them have times on both sides that nobody checked."""
+    """How many of them have times on both sides that were not checked."""
     interleaved: bool = False
     between_sessions: float = 0.0
     """Standard deviation of log times from one session to another; 0 if unknown."""
@@ -251,16 +282,18 @@ def compare_files(
         elif why_a or why_b:
             comparison.left_out.append(f"{text}: {why_a or why_b} in {(a if why_a else b).path.name}")
         else:
+            met = heats.meetings(summary.rounds, other.rounds)
             difference, paired = difference_of_rounds(summary.rounds, other.rounds, interleaved, between_sessions)
-            comparison.cases.append(
-                ComparedCase(
-                    *(text, summary, other, difference, paired, None, margin, comparison.between_sessions, interleaved)
-                )
-            )
+            sides = (text, summary, other, difference, paired, None, margin, comparison.between_sessions)
+            comparison.cases.append(ComparedCase(*sides, interleaved, met))
     missing = (s.record["case"] for work, s in cases_b.items() if work not in cases_a)
     comparison.left_out += [f"{text}: not in {a.path.name}" for text in missing]
     corrected = stats.benjamini_hochberg(
-        {c.case: min(1.0, comparison.looks * c.difference.p) for c in comparison.cases if c.difference is not None}
+        {
+            c.case: min(1.0, comparison.looks * c.difference.p)
+            for c in comparison.cases
+            if c.difference is not None and not c.withheld
+        }
     )
     comparison.cases = [dataclasses.replace(c, q=corrected.get(c.case)) for c in comparison.cases]
     comparison.reasons = reasons(a, b, [(c.a, c.b) for c in comparison.cases])
@@ -305,10 +338,11 @@ def difference_of_rounds(
 ) -> tuple[stats.Difference | None, bool]:
     """The difference of two cases from their rounds, and whether it comes from pairs: of heats, where they met in any.
 
-    Files that are older than heats have process times only.
+    Files that are older than heats have process times only. Of heats that were left out, process times tell no more.
     """
-    if (in_heats := stats.trimmed_difference(heats.log_ratios(a, b))) is not None:
-        return in_heats, True
+    met = heats.meetings(a, b)
+    if met.count > 1:
+        return stats.trimmed_difference(met.log_ratios), True
     if interleaved:
         both = {r["round"] for r in a} & {r["round"] for r in b}
         a, b = ([r for r in side if r["round"] in both] for side in (a, b))
@@ -379,7 +413,7 @@ def mean_ratio(
     cases: Sequence[ComparedCase], between_sessions: float = 0.0
 ) -> tuple[float, tuple[float, float] | None]:
     """The geometric mean of ratios, decided or not, and its 95 % confidence interval."""
-    differences = [c.difference for c in cases if c.difference is not None]
+    differences = [c.difference for c in cases if c.difference is not None and c.interval is not None]
     if len(differences) < len(cases):
         return math.exp(mean(math.log(c.ratio) for c in cases)), None
     difference = mean_difference(differences, between_sessions)

@@ -63,7 +63,7 @@ class GateVerdict:
 
 def judge(comparison: Comparison, margin: float = MARGIN) -> GateVerdict:
     """The verdict on every case that the first side measured."""
-    differences = {c.case: c.difference for c in comparison.cases if c.difference is not None}
+    differences = {c.case: c.difference for c in comparison.cases if c.difference is not None and not c.withheld}
     # One-sided: the hypothesis is that the second side is not slower.
     one_sided = {case: d.p / 2 if d.mean > 0 else 1 - d.p / 2 for case, d in differences.items()}
     p_values = stats.holm({case: min(1.0, comparison.looks * p) for case, p in one_sided.items()})
@@ -73,6 +73,8 @@ def judge(comparison: Comparison, margin: float = MARGIN) -> GateVerdict:
 
 
 def _judge(c: ComparedCase, p: float | None, margin: float, reasons: Sequence[Reason]) -> CaseOutcome:
+    if c.withheld:
+        return CaseOutcome(c.case, CANNOT_TELL, c.withheld, c)
     if c.interval is None or p is None:
         return CaseOutcome(c.case, CANNOT_TELL, "one process per side: significance unknown", c)
     low, high = c.interval
@@ -88,6 +90,8 @@ def _judge(c: ComparedCase, p: float | None, margin: float, reasons: Sequence[Re
     if high <= 1 + margin:
         if load_a > load_b:  # with less load the first side would have been faster
             return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, {load}", c)
+        if c.slow_processes and c.b.slow_processes:
+            return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, but {c.slow_processes}", c)
         return CaseOutcome(c.case, PASSED, ratio, c)
     return CaseOutcome(c.case, CANNOT_TELL, f"{ratio}, the limit is {words(1 + margin)}{_advice(c)}", c)
 

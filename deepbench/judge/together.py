@@ -71,7 +71,7 @@ def _groups(comparison: Comparison) -> list[KindOfCases]:
     """All groups of at least LEAST_CASES. Times that other programs may explain are left out."""
     by_kind: dict[tuple[str, str, str, str], list[ComparedCase]] = {}
     for c in comparison.cases:
-        if c.difference is not None and not c.is_disturbed and c.other_load is None:
+        if c.difference is not None and not c.withheld and not c.is_disturbed and c.other_load is None:
             record = c.a.record
             kind = (record["op"], record["direction"], record["precision"], library_title(c.a, c.b))
             by_kind.setdefault(kind, []).append(c)

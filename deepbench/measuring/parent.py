@@ -13,15 +13,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from time import clock_gettime_ns
 from typing import Any
 
-from deepbench.core.errors import Unavailable
+from deepbench.core.errors import MORE_MEMORY, Unavailable
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
-from deepbench.measuring import launch, leftovers, process, wire
+from deepbench.measuring import awake, launch, leftovers, process, wire
 from deepbench.results.schema import library_error
 
 # A worker that has closed its socket should end within this time; then it is killed.
@@ -59,7 +58,7 @@ class Worker:
             stack.callback(process.end, [self._child])
             scratch.add(self._child.pid)
             self.connection = wire.Connection(ours)
-            self.begin = time.monotonic()
+            self.begin = awake.now()
             self.close = stack.pop_all().close
 
     def __enter__(self) -> Worker:
@@ -153,10 +152,12 @@ def open_backends(
                     running[name] = worker
                     selector.register(worker.connection.stream, selectors.EVENT_READ, name)
                 waiting.pop()
-            next_s = min((worker.begin + timeout_s for worker in running.values()), default=0.0) - time.monotonic()
-            ready = {key.data for key, _ in selector.select(max(0.0, next_s))} if running else set()
+            next_s = min((worker.begin + timeout_s for worker in running.values()), default=0.0) - awake.now()
+            step_s = awake.step(next_s, timeout_s)
+            with awake.waiting(step_s):
+                ready = {key.data for key, _ in selector.select(step_s)} if running else set()
             for name, worker in list(running.items()):
-                left_s = worker.begin + timeout_s - time.monotonic()
+                left_s = worker.begin + timeout_s - awake.now()
                 if name in ready or left_s <= 0:
                     answers[name] = _facts(name, worker.listen({"library", "unavailable"}, timeout_s, max(0.0, left_s)))
                     selector.unregister(worker.connection.stream)
@@ -169,6 +170,8 @@ def _facts(name: str, ending: process.Ending) -> dict[str, Any]:
     if ending.answer is None:
         reason = f"the process that loaded {name} failed: {ending.reason}"
         remedy = "use another build of the library; for an exception of Python, correct its method open()"
+        if ending.status == "out_of_memory":
+            remedy = MORE_MEMORY
     elif mismatch := library_error(ending.answer):
         reason, remedy = (
             f"what open() of {name} returns does not fit the schema: {mismatch}",

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import errno
 import os
-import re
 import resource
 import select
 import signal
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from deepbench.core.errors import Unavailable
+from deepbench.core.errors import NO_MEMORY, Unavailable
 from deepbench.core.json_lines import printable
 from deepbench.measuring.wire import Message
 from deepbench.results.record import Status
@@ -29,9 +28,6 @@ LARGEST_OUTPUT_BYTES = 2**30
 
 # How much of the end of the output is read to quote its last line, and how much of that line is quoted.
 TAIL_BYTES, LONGEST_QUOTE = 4000, 200
-
-# What libraries print before they end themselves because an allocation failed.
-NO_MEMORY = re.compile(r"bad_alloc|cannot allocate memory|out of memory|memory allocation|memoryerror", re.IGNORECASE)
 
 # What to do where the system does not start a process.
 REMEDIES = dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit: ulimit -n 1024")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hmac
 import os
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from deepbench.core.json_lines import from_line, to_line
+from deepbench.measuring import awake
 
 Message = dict[str, Any]
 
@@ -54,15 +56,23 @@ class Connection:
         self.stream.sendall(to_line(message).encode(errors="replace"))
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
-        """Wait for the next message. None: the other end is gone. `TimeoutError` after `timeout_s` seconds."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        """Wait for the next message. None: the other end is gone. `TimeoutError` after so many seconds of `awake`."""
+        if timeout_s is None:
+            self.stream.settimeout(None)
+            while not self._received:
+                if not self._read():
+                    return None
+            return self._received.popleft()
+        deadline = awake.now() + timeout_s
         while not self._received:
-            left_s = None if deadline is None else deadline - time.monotonic()
-            if left_s is not None and left_s <= 0:
+            left_s = deadline - awake.now()
+            if left_s <= 0:
                 raise TimeoutError("no complete message came in time")
-            self.stream.settimeout(left_s)
-            if not self._read():
-                return None
+            step_s = awake.step(left_s, timeout_s)
+            self.stream.settimeout(step_s)
+            with contextlib.suppress(TimeoutError), awake.waiting(step_s):
+                if not self._read():
+                    return None
         return self._received.popleft()
 
     def receive_available(self) -> list[Message] | None:

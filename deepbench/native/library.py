@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from deepbench.core.errors import Unavailable
+from deepbench.core.errors import NO_MEMORY, Unavailable, not_loaded
 
 # Default folders of the GPU vendors' toolkits, unless these variables name others.
 TOOLKITS = {"CUDA_HOME": "/usr/local/cuda", "ROCM_PATH": "/opt/rocm"}
@@ -68,6 +68,8 @@ def load(
                 continue
             library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
         except (OSError, ValueError) as error:
+            if NO_MEMORY.search(str(error)):
+                raise not_loaded(title, error, remedy) from None
             tried.append(str(error) if path in str(error) else f"{path}: {error}")
             continue
         if not needs or first_symbol(library, needs):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from deepbench.core.errors import LibraryError, Unavailable, Unsupported
+from deepbench.core.errors import IMPORT_ERRORS, LibraryError, Unavailable, Unsupported, not_loaded
 from deepbench.core.kernel import Call, Kernel
 
 # Where Linux distributions and vendors install an MPI. The prefix of this Python comes first.
@@ -153,8 +153,8 @@ class Mpi:
 
             mpi4py.rc.initialize = mpi4py.rc.finalize = False
             from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:
-            raise Unavailable(f"mpi4py does not load {path} ({error})", MPICH.remedy) from None
+        except (*IMPORT_ERRORS, RuntimeError) as error:
+            raise not_loaded(f"mpi4py with {path}", error, MPICH.remedy) from None
         self.MPI = MPI
         self.version = MPI.Get_library_version().strip("\0\n ")
         if flavour.signature.decode() not in self.version:

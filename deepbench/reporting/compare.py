@@ -16,8 +16,9 @@ from deepbench.judge.compare import IN_TURN, LONGEST_S, QUIET_MACHINE, ROUNDS, C
 from deepbench.judge.gate import CANNOT_TELL, REGRESSION, GateVerdict
 from deepbench.judge.reasons import Reason, library_title
 from deepbench.judge.together import KindOfCases, moved_together
+from deepbench.reporting.cases import time_cell
 from deepbench.reporting.notes import DISTURBED
-from deepbench.reporting.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number
+from deepbench.reporting.table import Cell, Column, Part, Table, escape_markdown, markdown_of, number, time_text
 
 UNDECIDED = "cannot tell"
 """The verdict of undecided cases in JSON, CSV and Python."""
@@ -150,7 +151,7 @@ def cases(comparison: Comparison) -> Table:
     """One row per case."""
     columns = [
         *(Column("case"), Column("precision", title="type", narrow=1), Column("library", narrow=1)),
-        *(number("first", units.seconds, narrow=2), number("second", units.seconds, narrow=3)),
+        *(number("first", time_text, narrow=2), number("second", time_text, narrow=3)),
         *(replace(column, narrow=narrow) for column, narrow in zip(RATIO, (0, 4, 6, 6), strict=True)),
         *(Column("processes", narrow=5), Column("verdict", verdict_word, whole=True), Column("to decide", narrow=2)),
         *(Column("reason", narrow=1, least=24), Column("notes", style="yellow", narrow=4)),
@@ -212,14 +213,15 @@ def ordered(comparison: Comparison) -> list[ComparedCase]:
 def _row(c: ComparedCase, comparison: Comparison) -> dict[str, Cell]:
     sides = [name for name, s in (("first", c.a), ("second", c.b)) if s.is_disturbed]
     # A disturbed time supports no ratio by itself; several processes or heats may still decide.
-    withheld = c.is_disturbed and c.verdict == UNDECIDED
+    withheld = bool(c.withheld) or (c.is_disturbed and c.verdict == UNDECIDED)
+    notes = [f"{' and '.join(sides)} disturbed"] * bool(sides) + [c.too_few_heats or c.slow_processes or ""]
     processes = sorted({len(c.a.rounds), len(c.b.rounds)})
     return {
         "case": c.a.problem_title,
         "precision": c.a.record["precision"],
         "library": ", ".join(dict.fromkeys((c.a.library_title, c.b.library_title))),
-        "first": c.a.estimate.time_s if c.a.estimate else None,
-        "second": c.b.estimate.time_s if c.b.estimate else None,
+        "first": time_cell(c.a) if c.a.estimate else None,
+        "second": time_cell(c.b) if c.b.estimate else None,
         **ratio_cells(SECOND_OVER_FIRST, None if withheld else c.ratio, None if withheld else c.interval),
         "processes": " and ".join(map(str, processes)),
         "verdict": c.verdict,
@@ -227,7 +229,9 @@ def _row(c: ComparedCase, comparison: Comparison) -> dict[str, Cell]:
         "rounds to decide": c.rounds_to_decide,
         "seconds to decide": c.seconds_to_decide,
         "reason": _reason(c, comparison),
-        "notes": f"{' and '.join(sides)} disturbed" if sides else "",
+        "heats": c.met.count or None,
+        "heats that count": len(c.met.log_ratios) if c.met.count else None,
+        "notes": "; ".join(filter(None, notes)),
     }
 
 
@@ -308,7 +312,8 @@ def _needs(undecided: Sequence[ComparedCase]) -> list[str]:
     """What would decide so many cases."""
     by_need: dict[str, list[ComparedCase]] = {}
     for c in undecided:
-        need = "one process" if c.difference is None else "load" if c.other_load else c.advice
+        one_process = c.difference is None and not c.withheld
+        need = "one process" if one_process else "load" if c.other_load else c.advice
         if need:
             by_need.setdefault(need, []).append(c)
     total = units.minutes(sum(c.seconds_to_decide or 0.0 for c in by_need.get(ROUNDS, [])))
@@ -354,11 +359,23 @@ def sentences(comparison: Comparison) -> list[str]:
             f"{len(loads)} cases cannot be decided: other programs used {first:.1f} CPUs during the first side and "
             f"{second:.1f} during the second; measure again on an idle machine."
         )
+    lines += [f"no verdict for {count}: {why}." for why, count in _withheld(comparison).items()]
     lines += _about_groups(comparison)
     lines += _slower_with_more_threads(comparison)
-    if any(c.difference is None for c in comparison.cases):
+    if any(c.difference is None and not c.withheld for c in comparison.cases):
         lines.append("One process per side: significance unknown; measure without --quick, or with --rounds 5.")
     return lines + _advice(comparison)
+
+
+def _withheld(comparison: Comparison) -> dict[str, str]:
+    """Why cases have no verdict, and how many: `3 cases`."""
+    counts = Counter(why for c in comparison.cases if (why := c.withheld or _varies(c)))
+    return {why: f"{count} case{'s' * (count > 1)}" for why, count in counts.items()}
+
+
+def _varies(c: ComparedCase) -> str | None:
+    """Why a case that would else be the same is undecided."""
+    return c.slow_processes if c.verdict == UNDECIDED and not c.other_load else None
 
 
 def _about_groups(comparison: Comparison) -> list[str]:

@@ -175,6 +175,12 @@ class Summary:
         return list({w["code"]: w for r in self.rounds for w in r["warnings"]}.values())
 
 
+def is_disturbed(record: Record) -> bool:
+    """Whether other programs disturbed the process of a record so much that its time is not trusted."""
+    measurement = record["measurement"]
+    return measurement is not None and (process_number(measurement).disturbed or _lacked_cpus(record))
+
+
 def process_time_s(record: Record) -> float:
     """Seconds per call in the process of a record that has a measurement."""
     assert record["measurement"] is not None, "the caller has checked the status"
@@ -226,8 +232,9 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     fraction = sum(n.undisturbed_fraction for n in numbers) / len(numbers)
     clean = undisturbed_rounds(measured)
     if 2 * len(clean) < len(measured):
-        fastest = [stats.lower_quartile(r["measurement"]["samples_s"]) for r in measured if r["measurement"]]
-        bound_s = min([*fastest, *(n.time_s for n in numbers)])
+        # Half of the samples of an undisturbed process are below its time, so its fastest ones are no bound.
+        disturbed = [r["measurement"] for r in measured if r["measurement"] and is_disturbed(r)]
+        bound_s = min([*(stats.lower_quartile(m["samples_s"]) for m in disturbed), *(n.time_s for n in numbers)])
         return stats.Estimate(bound_s, None, None, len(measured), fraction, disturbed=True), False
     used = [process_number(r["measurement"]) for r in clean if r["measurement"]]
     time = stats.estimate_time([n.time_s for n in used], [n.undisturbed_fraction for n in used])
@@ -249,13 +256,7 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
 
 def undisturbed_rounds(rounds: Sequence[Record]) -> list[Record]:
     """The measured rounds of a case that other programs did not disturb."""
-    return [r for r in rounds if r["status"] in MEASURED and r["measurement"] and not _is_disturbed(r)]
-
-
-def _is_disturbed(record: Record) -> bool:
-    """Whether other programs disturbed the process of a record that has a measurement."""
-    assert record["measurement"] is not None, "the caller has checked it"
-    return process_number(record["measurement"]).disturbed or _lacked_cpus(record)
+    return [r for r in rounds if r["status"] in MEASURED and r["measurement"] and not is_disturbed(r)]
 
 
 # Interference without a trace, such as a hypervisor that runs two virtual CPUs on one core, makes a process take up to
@@ -317,7 +318,8 @@ class FewerThreads:
 
 def faster_with_fewer_threads(summaries: Sequence[Summary]) -> dict[str, FewerThreads]:
     """By the text of each case that takes longer than with fewer threads: the number of threads that is fastest."""
-    ranked = [s for s in summaries if s.is_ranked and not s.is_group]
+    # Other programs slow several threads more than one.
+    ranked = [s for s in summaries if s.is_ranked and not s.is_group and not s.is_disturbed]
     if len({s.record["threads"] for s in ranked}) < 2:
         return {}
     same: dict[Work, list[Summary]] = {}

@@ -8,6 +8,7 @@ from deepbench.measuring.session import Session
 from deepbench.plan.modes import Rounds
 from deepbench.plan.rounds import next_round
 from deepbench.reporting.cases import rankings
+from deepbench.results import summary
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
 from tests.help import samples
@@ -38,6 +39,14 @@ def test_where_most_processes_were_disturbed_the_time_is_an_upper_bound_from_the
     assert None is only.estimate.low_s is only.estimate.high_s
     fastest = sorted(records[2]["measurement"]["samples_s"])
     assert fastest[0] <= only.time_s <= fastest[4]
+
+
+def test_the_upper_bound_is_no_fast_sample_of_an_undisturbed_process():
+    records = [samples.measured("mkl", 3e-3), *numbered(samples.disturbed, (5e-3, 4e-3))]
+    (only,) = summarize(records)
+
+    assert only.is_disturbed
+    assert summary.process_time_s(records[0]) == only.time_s
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,10 @@ def test_what_a_library_loads_in_its_first_call_is_no_time_of_the_kernel(run_lia
 
 def test_a_hang_is_a_timeout_and_its_children_die_with_it(run_liar):
     start = time.monotonic()
-    _, lines = run_liar("hanger", timeout="2")
+    done, lines = run_liar("hanger", timeout="2")
+
+    assert 1 == done.returncode
+    assert "no case has a time, so this command fails (exit code 1); the reasons are above" in done.stdout
 
     assert "timeout" == lines[-1]["status"]
     assert "no sign of life for 2 s during: first call" in lines[-1]["reason"]
@@ -129,7 +132,8 @@ def test_work_that_was_not_done_is_found_by_the_measured_peak(deepbench, plugins
 
 
 def test_what_cannot_fit_is_refused_before_allocating_with_the_numbers(run_liar):
-    _, lines = run_liar("honest", "gemm m=2000000 n=2000000 k=8 i8")
+    done, lines = run_liar("honest", "gemm m=2000000 n=2000000 k=8 i8")
+    assert 0 == done.returncode  # the other case has a time
     refused = [line for line in lines if line.get("problem", {}).get("m") == 2000000]
 
     assert ["out_of_memory"] == [line["status"] for line in refused]

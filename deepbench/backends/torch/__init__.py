@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
-from deepbench.core.errors import Unavailable, Unsupported
+from deepbench.core.errors import IMPORT_ERRORS, Unsupported, not_loaded
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 
@@ -22,9 +22,9 @@ def import_torch() -> Any:
     """The module `torch`; `Unavailable` without it."""
     try:
         import torch
-    except ImportError as error:
+    except IMPORT_ERRORS as error:
         remedy = "pip install torch (a smaller build for CPUs is on pytorch.org)"
-        raise Unavailable(f"PyTorch not found ({error})", remedy) from None
+        raise not_loaded("PyTorch", error, remedy) from None
     return torch
 
 

@@ -24,7 +24,7 @@ from deepbench.core.backend import GroupBackend
 from deepbench.core.errors import DeepBenchError, Unsupported
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
-from deepbench.measuring import launch, leftovers, process
+from deepbench.measuring import awake, launch, leftovers, process
 from deepbench.measuring.group import link
 from deepbench.measuring.wire import Connection, Listener, Message
 from deepbench.native import mpi
@@ -108,7 +108,7 @@ class Coordinator:
         self._ranks: dict[int, Rank] = {}
         self._unread: deque[tuple[Rank, Message]] = deque()
         self._children: list[process.Child] = []
-        self._last_sign = time.monotonic()
+        self._last_sign = awake.now()
         self._connect_by: float | None = None
         secret = secrets.token_hex(32)
         with contextlib.ExitStack() as stack:
@@ -136,14 +136,14 @@ class Coordinator:
 
         Ranks that have not connected yet get the request instead.
         """
-        self._last_sign = time.monotonic()
+        self._last_sign = awake.now()
         for rank in self._ranks.values():
             _send(rank, message)
         return self._serve(answers, timeout_s)
 
     def listen(self, answers: set[str], timeout_s: float) -> process.Ending:
         """Carry messages between the ranks until one of them sends an answer; see `Worker.listen`."""
-        self._last_sign = time.monotonic()
+        self._last_sign = awake.now()
         return self._serve(answers, timeout_s)
 
     def pause(self) -> None:
@@ -175,12 +175,13 @@ class Coordinator:
 
     def _serve(self, answers: set[str], timeout_s: float) -> process.Ending:
         """Carry messages until one is an answer, or the group has failed."""
-        checked = time.monotonic()
+        checked = awake.now()
         while True:
             if (ending := self._handle_unread(answers)) is not None:
                 return ending
-            left_s = self._last_sign + timeout_s - time.monotonic()
-            events = self._selector.select(max(0.0, min(CHECK_S, left_s)))
+            step_s = min(CHECK_S, awake.step(self._last_sign + timeout_s - awake.now(), timeout_s))
+            with awake.waiting(step_s):
+                events = self._selector.select(step_s)
             heard: list[Rank] = [key.data for key, _ in events if key.fileobj is not self._listener]
             for rank in heard:
                 messages = rank.connection.receive_available()
@@ -198,7 +199,7 @@ class Coordinator:
             if (connection := self._listener.accept()) is not None:
                 connection.stream.settimeout(timeout_s)
                 self._selector.register(connection.stream, selectors.EVENT_READ, Rank(connection))
-            now = time.monotonic()
+            now = awake.now()
             if heard:
                 checked = now
             ending = None
@@ -213,7 +214,7 @@ class Coordinator:
         for message in map(sanitized, messages):
             if rank.number not in self._ranks and not self._accept(rank, message):
                 return False
-            self._last_sign = time.monotonic()
+            self._last_sign = awake.now()
             self._unread.append((rank, message))
         return True
 
@@ -236,7 +237,7 @@ class Coordinator:
         rank.number, rank.host, rank.pid = number, str(hello.get("host")), pid
         self._ranks[number] = rank
         if self._connect_by is None:
-            self._connect_by = time.monotonic() + min(self._timeout_s, link.CONNECT_S)
+            self._connect_by = awake.now() + min(self._timeout_s, link.CONNECT_S)
         return True
 
     def _answer(self, rank: Rank, message: Message, answers: set[str]) -> process.Ending | None:
@@ -272,7 +273,7 @@ class Coordinator:
         """An ending if the ranks printed too much, did not all connect, or gave no sign of life for too long."""
         if os.fstat(self._output.fileno()).st_size > process.LARGEST_OUTPUT_BYTES:
             return process.Ending(reason=f"the ranks printed more than {process.LARGEST_OUTPUT_BYTES} bytes")
-        now, waited_s = time.monotonic(), timeout_s
+        now, waited_s = awake.now(), timeout_s
         incomplete = len(self._ranks) < self.ranks
         late = incomplete and self._connect_by is not None and now > self._connect_by
         if late:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deepbench.core.errors import BadInput, Unavailable
+from deepbench.core.errors import IMPORT_ERRORS, BadInput, not_loaded
 from deepbench.networks.traces import kernel_rules as rules
 from deepbench.networks.traces.kernel_rules import Window
 from deepbench.networks.traces.kernels import flop_of, kernel_text
@@ -75,8 +75,8 @@ def import_jax() -> Any:
     """The module `jax`; `Unavailable` without it."""
     try:
         import jax
-    except ImportError as error:
-        raise Unavailable(f"JAX not found ({error})", "pip install jax") from None
+    except IMPORT_ERRORS as error:
+        raise not_loaded("JAX", error, "pip install jax") from None
     return jax
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deepbench.core.errors import BadInput, shorten
-from deepbench.core.files import read_regular
+from deepbench.core.foreign_text import read_text
 from deepbench.core.json_lines import printable
 from deepbench.networks.traces.logs import Logged, cudnn, onednn, rocm
 from deepbench.networks.traces.logs.lines import FoundCall, LogText
@@ -36,9 +36,8 @@ def trace_log(path: Path, steps: int = 1, title: str | None = None) -> Trace:
     What was not understood is in the notes of the trace, with its first line. `BadInput` if nothing was understood, or
     if the steps are not alike.
     """
-    content = read_regular(path, LARGEST_BYTES, "the log of a library")
-    name = printable(path.name)
-    return trace_log_text(content.decode("utf-8", errors="replace"), title or printable(path.stem), name, steps)
+    text = read_text(path, LARGEST_BYTES, "the log of a library")
+    return trace_log_text(text, title or printable(path.stem), printable(path.name), steps)
 
 
 def trace_log_text(text: str, title: str, source: str, steps: int = 1) -> Trace:

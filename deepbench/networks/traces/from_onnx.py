@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from deepbench.core.aliases import did_you_mean
-from deepbench.core.errors import BadInput, Unavailable, shorten
+from deepbench.core.errors import IMPORT_ERRORS, BadInput, not_loaded, shorten
 from deepbench.core.json_lines import printable
 from deepbench.core.problem import LARGEST_SIZE
 from deepbench.networks.traces import kernel_rules as rules
@@ -112,8 +112,8 @@ def import_onnx() -> Any:
     try:
         import onnx
         import onnx.inliner
-    except ImportError as error:
-        raise Unavailable(f"ONNX not found ({error})", "pip install onnx") from None
+    except IMPORT_ERRORS as error:
+        raise not_loaded("ONNX", error, "pip install onnx") from None
     return onnx
 
 

@@ -126,7 +126,8 @@ def _banners(file: ResultFile, incomplete: str | None, summaries: Sequence[Summa
         "Damaged file": f"{_sentence(damage_text(file.damaged))} They are left out." if file.damaged else None,
         "Cut off": "The last line of the file is incomplete, and is left out." if file.truncated else None,
         "Disturbed": (
-            f"Other programs disturbed {disturbed:,} of {count} times. They are marked, and no ratio uses them."
+            f"Other programs disturbed {disturbed:,} of {count} times. They are marked, and no library wins by them. A "
+            "comparison with another file has no verdict where every process of a side was disturbed."
             if disturbed > MOST_DISTURBED * len(ranked)
             else None
         ),

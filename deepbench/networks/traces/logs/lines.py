@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Literal
 
+from deepbench.core.foreign_text import COLORS
 from deepbench.networks.traces.logs import COMMENTS
 
 # Longer lines are no line of a log, and a call of cuDNN has fewer lines and characters.
@@ -34,8 +35,6 @@ CONTINUED = ("\\", "`", "^")
 REST = re.compile(r"\s*--?[A-Za-z_!@#$^][A-Za-z0-9_]*(?:[\s=]|$)")
 VALUE_AND_REST = re.compile(rf"\s*[A-Za-z0-9_.,]{{1,40}}{REST.pattern}")
 ENDS_WITH_OPTION = re.compile(r"\s--?[A-Za-z_!@#$^][A-Za-z0-9_]*\s*$")
-
-COLORS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 
 
 @dataclass(frozen=True)

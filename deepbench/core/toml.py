@@ -18,11 +18,12 @@ MOST_DOTS = 20
 # Whole numbers of 64 bits, with or without a sign. Python does not even print those of thousands of digits.
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 
-# Texts and comments. One without its end goes on to the end of the line, or of the file: there TOML is not valid.
+# Texts and comments. One without its end goes on to the end of the line, or of the file: there TOML is not valid. Each
+# alternative matches whatever follows its first characters, so nothing is searched twice.
 _TEXT = re.compile(
-    r'"""[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+(?:"""|\Z)'
+    r'"""[^"\\]*+(?:(?:\\.?+|"(?!""))[^"\\]*+)*+(?:"""|\Z)'
     r"|'''[^']*+(?:'(?!'')[^']*+)*+(?:'''|\Z)"
-    r'|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+(?:"|$)'
+    r'|"[^"\\\n]*+(?:\\.?+[^"\\\n]*+)*+(?:"|$)'
     r"|'[^'\n]*+(?:'|$)"
     r"|#[^\n]*+",
     re.DOTALL | re.MULTILINE,

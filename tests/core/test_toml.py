@@ -60,9 +60,9 @@ def test_what_is_in_texts_and_comments_does_not_count(text):
 
 @pytest.mark.parametrize("start", ['a = """', "a = '''", 'a = "', "a = '", 'a = """\\'])
 def test_a_text_without_its_end_takes_no_longer_than_its_length(start):
-    text = start + '\\"' * 200_000 + "'" * 200_000
-    begin = time.process_time()
-    with pytest.raises(BadInput, match="is not valid TOML"):
-        parse_toml(text, "a.toml")
+    for rest in ('\\"' * 200_000 + "'" * 200_000, '"\\' * 100_000):
+        begin = time.process_time()
+        with pytest.raises(BadInput, match="is not valid TOML"):
+            parse_toml(start + rest, "a.toml")
 
-    assert time.process_time() - begin < 2
+        assert time.process_time() - begin < 2

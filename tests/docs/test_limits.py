@@ -4,7 +4,7 @@ import re
 
 from deepbench import formats
 from deepbench.core import toml
-from deepbench.networks.traces import from_log, from_onnx, onnx_file
+from deepbench.networks.traces import from_log, from_onnx, onnx_file, trace
 from deepbench.networks.what_if import hardware
 from deepbench.ops import attention, grouped_gemm
 from deepbench.plan import models, suites
@@ -22,7 +22,11 @@ ROWS = [
         models.MOST_MODEL_BYTES,
         (models.MOST_LINES, models.MOST_WORDS, models.MOST_NAMES, models.MOST_PHASES, models.MOST_MEMBERS),
     ),
-    ("suite of a trace", models.MOST_TRACE_BYTES, (models.MOST_LINES,)),
+    (
+        "suite of a trace",
+        models.MOST_TRACE_BYTES,
+        (models.MOST_LINES, trace.MOST_CALLS, trace.MOST_BUFFERS, trace.MOST_USES),
+    ),
     ("hardware", hardware.MOST_BYTES, (hardware.MOST_LEVELS, hardware.MOST_TILES)),
     ("every TOML file", None, (toml.MOST_PARTS, toml.MOST_DOTS, toml.LARGEST.bit_length())),
     ("log of a library", from_log.LARGEST_BYTES, (from_log.MOST_DIFFERENT,)),
@@ -40,7 +44,14 @@ ROWS = [
         (flashinfer_trace.MOST_BYTES // MIB, flashinfer_trace.MOST_WORKLOADS, flashinfer_trace.MOST_REFERENCES),
     ),
     ("file to import", formats.LARGEST_BYTES, (formats.MOST_CASES, formats.MOST_TIMES)),
-    ("result file", file.LARGEST_FILE_BYTES, (file.LONGEST_LINE_BYTES // MIB, file.MOST_DAMAGED)),
+    (
+        "result file",
+        file.LARGEST_FILE_BYTES,
+        (
+            *(file.LONGEST_LINE_BYTES // MIB, file.MOST_DAMAGED),
+            *(file.LARGEST_GROWN_BYTES // MIB, file.MOST_GROWTH),
+        ),
+    ),
 ]
 
 

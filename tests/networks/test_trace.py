@@ -175,6 +175,12 @@ def read_text(folder, text):
         (TEXT.replace("views = 3", "views" + ".a" * 20_000 + " = 3"), "has a line with 20000 dots outside of texts"),
         (TEXT.replace('"a net"', "3"), "my.suite: title must be a text"),
         (TEXT.replace('all = """', 'all = """\n' + "gemm m=1\n" * 2000), "a model has at most 2000"),
+        (
+            TEXT.replace('calls = """\n', 'calls = """\n' + "0 0 0 1 96 0 1\n" * 100_000),
+            "calls; a trace has at most 100000",
+        ),
+        (TEXT.replace('buffers = "', 'buffers = "' + "1 " * 100_000), "buffers; a trace has at most 100000"),
+        (TEXT.replace("0 0 0 1 96 0 1", "0 0 0 1 96 0 1" + ",1" * 400_001), "at most 400000 such uses"),
         (TEXT.replace("0 0 0 1 96 0 1", "0 0 0 1 96 0 1 "), "wanted seven words for a call, found '0 0 0 1 96 0 1 '"),
         (
             TEXT.replace("0 0 0 1 96 0 1", "0 0 0 1 96 0,1_0 1"),
@@ -217,10 +223,11 @@ def test_a_name_that_is_none_of_a_trace_is_refused(tmp_path):
 
 
 def test_a_trace_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(trace_module, "MOST_TRACE_BYTES", len(TEXT.encode()) - 1)
-
-    with pytest.raises(BadInput, match=r"the suite of this trace would have [0-9]+ bytes, and at most"):
-        trace(CALLS).save(tmp_path / "my.suite")
+    for limit, most, what in (("MOST_TRACE_BYTES", len(TEXT.encode()) - 1, "bytes"), ("MOST_LINES", 0, "kernels")):
+        with monkeypatch.context() as patch:
+            patch.setattr(trace_module, limit, most)
+            with pytest.raises(BadInput, match=f"the suite of this trace would have [0-9]+ {what}, and at most {most}"):
+                trace(CALLS).save(tmp_path / "my.suite")
     assert [] == list(tmp_path.iterdir())
 
 

@@ -24,9 +24,13 @@ from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
 from deepbench.plan.models import MOST_LINES, MOST_TRACE_BYTES, TRACE, require_text
 
-# A step with more of them is not one of a network.
-MOST_CALLS = 1_000_000
-MOST_BUFFERS = 1_000_000
+# A step with more of them is not one of a network: those of large models have 10,000 calls. Predictions take some 8 s.
+MOST_CALLS = 100_000
+MOST_BUFFERS = 100_000
+MOST_USES = 400_000  # of buffers, which calls read and write
+
+# Views, and the operators that one call stands for, which are only counted.
+MOST_OPERATORS = 1_000_000
 MOST_BYTES = 2**60
 
 # What the files of traced suites end in.
@@ -100,11 +104,13 @@ class Trace:
         if Path(path).suffix.lower() != SUFFIX:
             raise BadInput(f"a suite of a trace ends in {SUFFIX}, such as my{SUFFIX}; found {shorten(str(path))!r}")
         content = suite_text(self).encode()
-        if len(content) > MOST_TRACE_BYTES:
-            raise BadInput(
-                f"the suite of this trace would have {len(content)} bytes, and at most {MOST_TRACE_BYTES} are read; "
-                "trace a smaller network, or fewer steps"
-            )
+        sizes = (("bytes", len(content), MOST_TRACE_BYTES), ("kernels", len(self.counts), MOST_LINES))
+        for what, size, most in sizes:
+            if size > most:
+                raise BadInput(
+                    f"the suite of this trace would have {size} {what}, and at most {most} are read; "
+                    "trace a smaller network, or fewer steps"
+                )
         with replacing(Path(path)) as file:
             file.write_bytes(content)
 
@@ -239,10 +245,9 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
     operators, places = (_texts(own.get(name), name, named) for name in ("operators", "places"))
     views = own.get("views", 0)
     texts = require_text(own.get("calls", ""), "calls", named).splitlines()
-    if len(texts) > MOST_CALLS or len(buffers) > MOST_BUFFERS:
-        raise BadInput(f"{named}: the table {TRACE} has more calls or buffers than a network")
-    if not isinstance(views, int) or not 0 <= views <= MOST_CALLS:
-        raise BadInput(f"{named}: views must be a whole number up to {MOST_CALLS}, found {shorten(repr(views))}")
+    require_few(len(texts), len(buffers), sum(text.count(",") for text in texts), named)
+    if not isinstance(views, int) or not 0 <= views <= MOST_OPERATORS:
+        raise BadInput(f"{named}: views must be a whole number up to {MOST_OPERATORS}, found {shorten(repr(views))}")
     calls = []
     counts = Counter[int]()
     for text in texts:
@@ -260,7 +265,7 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
                 _numbers(reads, len(buffers) - 1, named),
                 _numbers(writes, len(buffers) - 1, named),
                 _number(moved, MOST_BYTES, named),
-                _number(count, MOST_CALLS, named),
+                _number(count, MOST_OPERATORS, named),
             )
         )
     for number, line in enumerate(lines):
@@ -276,6 +281,17 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
         parameters=parameters if isinstance(parameters, int) else None,
         notes=tuple(map(printable, _texts(own.get("notes", []), "notes", named))),
     )
+
+
+def require_few(calls: int, buffers: int, uses: int, named: str) -> None:
+    """`BadInput` where a step has more than one of a network."""
+    for what, found, most in (("calls", calls, MOST_CALLS), ("buffers", buffers, MOST_BUFFERS)):
+        if found > most:
+            raise BadInput(
+                f"{named} has {found} {what}; a trace has at most {most}; trace a smaller one, or fewer steps"
+            )
+    if uses > MOST_USES:
+        raise BadInput(f"the calls of {named} read and write {uses} buffers; a trace has at most {MOST_USES} such uses")
 
 
 def _check_count(line: str, calls: int, named: str) -> None:

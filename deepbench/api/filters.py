@@ -13,7 +13,7 @@ from deepbench.core.case import Case, thread_count, whole_number
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.precision import PRECISIONS
 from deepbench.machine import describe
-from deepbench.plan.cases import Choices, Planned, expand, read_chosen, why_none
+from deepbench.plan.cases import Choices, Planned, expand, read_chosen, why_no_line, why_none
 from deepbench.plan.fit import for_mode
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ def cases(what: What | Iterable[What] = "quick", **filters: Unpack[Filters]) -> 
 
 def plan_cases(what: What | Iterable[What], choices: Choices) -> list[Planned]:
     """Cases with the lines of suites that ask for them; `BadInput` where none is left."""
-    entries, choices = read_chosen(words_of(what), choices)
-    threads = describe.default_threads()
-    planned = expand(entries, choices, threads)
+    words, threads = words_of(what), describe.default_threads()
+    entries, left = read_chosen(words, choices)
+    planned = expand(entries, left, threads)
     if not planned:
-        raise BadInput(why_none(entries, choices, threads))
+        raise BadInput(why_none(entries, left, threads) if entries else why_no_line(words, choices))
     return planned
 
 

@@ -4,7 +4,7 @@ from deepbench.core import units
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, DeepBenchError, Unavailable, shorten
 from deepbench.core.files import NotWritten, replacing, require_no_results
-from deepbench.core.json_lines import printable, sanitized
+from deepbench.core.json_lines import printable, printable_lines, sanitized
 from deepbench.core.shell import command
 from deepbench.core.version import VERSION
 from deepbench.core.words import count
@@ -19,6 +19,7 @@ __all__ = [
     "count",
     "did_you_mean",
     "printable",
+    "printable_lines",
     "replacing",
     "require_no_results",
     "sanitized",

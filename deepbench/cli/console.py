@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from deepbench.api.text import command, sanitized
-from deepbench.cli.streams import print_for_programs, printable_lines, warn
+from deepbench.api.text import command, printable_lines, sanitized
+from deepbench.cli.streams import print_for_programs, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 
 def make_console(quiet: bool = False) -> Console:
-    """Standard output. Control characters in texts, which file names may have, are replaced."""
+    """Standard output. Control characters in texts, which files and their names may have, are replaced."""
     from rich.console import Console
+    from rich.segment import Segment
 
     class PrintableConsole(Console):
-        def print(self, *objects: Any, **options: Any) -> None:
-            super().print(*(printable_lines(o) if isinstance(o, str) else o for o in objects), **options)
+        def render(self, *what: Any, **options: Any) -> Iterator[Segment]:
+            for segment in super().render(*what, **options):
+                # Rich's own controls, such as those that move the cursor, are marked.
+                yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
 
     # Piped output is plain and its lines are not wrapped.
     return PrintableConsole(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)

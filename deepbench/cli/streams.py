@@ -13,7 +13,7 @@ import select
 import sys
 from typing import Any, TextIO
 
-from deepbench.api.text import printable
+from deepbench.api.text import printable, printable_lines
 
 EXIT_NOT_WRITTEN = 64  # as for bad input
 EXIT_CLOSED = 141  # 128 + SIGPIPE, as in shells
@@ -102,13 +102,11 @@ def say(text: str) -> None:
     print(printable_lines(text))
 
 
-def printable_lines(text: str) -> str:
-    """`text` with all control characters replaced but the ends of lines."""
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def print_for_programs(text: str) -> None:
-    """JSON, CSV or Markdown on standard output: always UTF-8, whatever the terminal shows."""
+    """JSON, CSV or Markdown on standard output: always UTF-8, whatever the terminal shows.
+
+    A terminal may show it, too, so control characters are replaced; so is half of a character, which UTF-8 lacks.
+    """
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode(errors="replace"))
+    sys.stdout.buffer.write(printable_lines(text).encode())
     sys.stdout.buffer.flush()

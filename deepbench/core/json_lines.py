@@ -53,8 +53,15 @@ def _checksum(body: bytes) -> bytes:
 
 
 def printable(text: str) -> str:
-    """`text` with control characters replaced, because a terminal would obey them."""
+    """`text` with control characters replaced, because a terminal would obey them, and with invisible ones."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """`text` with all control characters replaced but the ends of lines."""
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
 def sanitized(value: Any) -> Any:

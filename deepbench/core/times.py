@@ -23,8 +23,10 @@ class Time:
 
     @property
     def half_width(self) -> float | None:
-        """Half the interval relative to the time."""
-        return None if self.low_s is None or self.high_s is None else (self.high_s - self.low_s) / 2 / self.seconds
+        """Half the interval relative to the time; None where there is none, or no time."""
+        if self.low_s is None or self.high_s is None or not self.seconds:
+            return None
+        return (self.high_s - self.low_s) / 2 / self.seconds
 
     def times(self, factor: float) -> Time:
         """Of so many calls, or of a share of one; `factor` is at least 0."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import from_line, printable, sanitized, without_checksum
 from deepbench.results.consistency import Consistency
-from deepbench.results.file import ResultFile, file_lines, refused
+from deepbench.results.file import ResultFile, file_lines, refused, require_few_damaged
 from deepbench.results.record import Limit, Record
 from deepbench.results.schema import schema_error
 from deepbench.results.secrets import without_secrets
@@ -115,6 +115,7 @@ def read_fleet(path: Path, skip_damaged: bool = False) -> FleetFile:
             damaged[number] = f"not a line of a fleet file ({reason})"
             if content is None:
                 raise BadInput(f"{path}, line {number}: {damaged[number]}") from None
+            require_few_damaged(path, damaged)
     if content is None:
         raise BadInput(f"{path} has no complete line; expected a file that `deepbench fleet` wrote")
     if damaged and not skip_damaged:

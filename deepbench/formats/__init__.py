@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from deepbench.core import registry
 from deepbench.core.case import Case, parse_case, parse_pattern
@@ -29,7 +29,10 @@ from deepbench.results.file import Store
 from deepbench.results.record import SCHEMA, Header, LibraryFacts, Record, Source, make_record
 from deepbench.results.schema import schema_error
 
-LARGEST_BYTES = 256 * 2**20
+# Outputs of programs that measure all suites have some 100 kB and some thousand cases.
+LARGEST_BYTES = 8 * 2**20
+MOST_CASES = 10_000
+MOST_TIMES = 500_000
 
 # Of programs that write lines of text; the longest of real outputs have some hundreds of characters.
 MOST_CHARACTERS = 10_000
@@ -74,6 +77,23 @@ class ImportedCase:
     """What the file calls it, where that is not the text of the case."""
 
 
+class _Few(list[Any]):
+    """A list that a format fills while it reads; `BadInput` ends the reading when there are too many."""
+
+    def append(self, value: Any) -> None:
+        super().append(value)
+        self._require_few()
+
+    def __iadd__(self, values: Iterable[Any]) -> Self:  # type: ignore[misc]
+        super().extend(values)
+        self._require_few()
+        return self
+
+    def _require_few(self) -> None:
+        if len(self) > MOST_CASES:
+            raise BadInput(f"the file has more than {MOST_CASES} cases; at most so many are imported at once")
+
+
 @dataclass
 class ImportedFile:
     """The contents of the file."""
@@ -85,8 +105,8 @@ class ImportedFile:
     cpu: str | None = None
     facts: dict[str, str] = field(default_factory=dict)
     """What else it says about the machine and the measurement, such as `timer`; names as in the header."""
-    cases: list[ImportedCase] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    cases: list[ImportedCase] = field(default_factory=_Few)
+    left_out: list[str] = field(default_factory=_Few)
     """What was skipped, each with the reason."""
 
 
@@ -130,9 +150,15 @@ def read(text: str, options: ImportOptions) -> ImportedFile:
     try:
         imported = known.read(text, options)
         imported.left_out += [f"results of {other.name}: put them into a file of their own" for other in others]
-        return imported
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
         raise BadInput(f"{known.name}: the file is damaged ({type(error).__name__})") from None
+    processes = sum(len(case.processes_s) for case in imported.cases)
+    times = sum(len(samples) for case in imported.cases for samples in case.processes_s)
+    for what, count, most in (("processes", processes, MOST_CASES), ("times", times, MOST_TIMES)):
+        if count > most:
+            raise BadInput(f"{known.name}: the file has {count} {what}; at most {most} are imported at once")
+    imported.left_out = [*imported.left_out]
+    return imported
 
 
 def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[ImportedFile, int]:

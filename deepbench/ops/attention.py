@@ -30,7 +30,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
@@ -51,6 +51,9 @@ STORED_UNITS = 4.0
 
 # Lists of the lengths of sequences: one may have thousands, and lists of workloads many.
 MOST_REMEMBERED = 1024
+
+# Sequences of different lengths, which are drawn for each problem: more than servers compute at once.
+MOST_SPREAD = 2048
 
 # Queries of one head whose results are computed together when the inputs of the backward pass are prepared.
 PREPARED_QUERIES = 256
@@ -81,6 +84,8 @@ class Attention(BaseProblem):
             raise BadInput("window needs mask=causal")
         if self.mask == "causal" and self.queries > self.keys:
             raise BadInput(f"with mask=causal, queries must be at most keys ({self.keys}), found {self.queries}")
+        if self.lengths == "spread" and self.batch > MOST_SPREAD:
+            raise BadInput(f"with lengths=spread, batch must be at most {MOST_SPREAD}, found {self.batch}")
         if self.value_size == self.head_size:
             object.__setattr__(self, "value_size", 0)  # equal problems have one text
         if self.window >= self.keys:
@@ -142,10 +147,10 @@ def _key_counts(problem: Attention) -> tuple[int, ...]:
         least = max(least, problem.queries)
     counts = generator(stream=98).integers(least, problem.keys, problem.batch, endpoint=True)
     counts[counts.argmax()] = problem.keys
-    return tuple(int(n) for n in counts)
+    return tuple(counts.tolist())
 
 
-@cache
+@lru_cache(MOST_REMEMBERED)
 def _pairs(problem: Attention, keys: int) -> int:
     queries = problem.query_count(keys)
     if problem.mask == "none":

@@ -18,7 +18,7 @@ with m and k exchanged.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +35,16 @@ if TYPE_CHECKING:
 # With this skew, the exponent of the shares is 1.
 ZIPF_SKEW = 5
 
+# More experts than any layer has. The rows of each are drawn, and remembered for some problems.
+MOST_GROUPS = 4096
+MOST_REMEMBERED = 256
+
 
 @dataclass(frozen=True)
 class GroupedGemm(BaseProblem):
     """`groups` experts with m × k weights each share `tokens` rows; `skew` says how unequally."""
 
-    groups: int = size()
+    groups: int = size(most=MOST_GROUPS)
     tokens: int = size()
     m: int = size()
     k: int = size()
@@ -52,7 +56,7 @@ class GroupedGemm(BaseProblem):
         return _offsets(self)
 
 
-@cache
+@lru_cache(MOST_REMEMBERED)
 def _offsets(p: GroupedGemm) -> tuple[int, ...]:
     import numpy as np
 

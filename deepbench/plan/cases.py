@@ -19,11 +19,12 @@ from deepbench.core.case import (
     run_settings_text,
 )
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.json_lines import printable
 from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.shell import command
 from deepbench.core.words import join
-from deepbench.plan.suites import FIT, Entry, parameters_of_words, read_words
+from deepbench.plan.suites import FIT, Entry, left_out_of_words, parameters_of_words, read_words
 from deepbench.results.record import Source
 
 # The library that serves whatever an operation allows: NumPy in float64. It does not compete.
@@ -64,6 +65,12 @@ class Choices:
 
 def read_chosen(words: Sequence[str], choices: Choices) -> tuple[list[Entry], Choices]:
     """The lines that words ask for, and the choices without those settings that are parameters of the suites."""
+    parameters, choices = _split(words, choices)
+    return read_words(words, parameters), choices
+
+
+def _split(words: Sequence[str], choices: Choices) -> tuple[dict[str, tuple[str, ...]], Choices]:
+    """The parameters of suites among the settings, and the choices without them."""
     known = parameters_of_words(words)
     parameters = {name: values for name, values in choices.settings.items() if name in known}
     settings = {name: values for name, values in choices.settings.items() if name not in known}
@@ -74,7 +81,7 @@ def read_chosen(words: Sequence[str], choices: Choices) -> tuple[list[Entry], Ch
         raise BadInput(f"unknown parameter or setting {shorten(unknown[0])!r}; {there_are}{hint}")
     if choices.fit is not None:
         parameters[FIT] = (choices.fit,)
-    return read_words(words, parameters), dataclasses.replace(choices, settings=settings)
+    return parameters, dataclasses.replace(choices, settings=settings)
 
 
 def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> list[Planned]:
@@ -215,6 +222,18 @@ def _settings(
 
 
 # ---- where no case is left
+
+
+def why_no_line(words: Sequence[str], choices: Choices) -> str:
+    """Why the suites among these words ask for no case at all, in a sentence."""
+    parameters, _ = _split(words, choices)
+    out = left_out_of_words(words, parameters)
+    if not out:
+        return "no case is left: no kernel is called in what was asked for"
+    kernels = "the only kernel" if len(out) == 1 else f"none of the {len(out)} kernels"
+    cannot = "cannot be measured" if len(out) == 1 else "can be measured"
+    first = shorten(printable(out[0].kernel))
+    return f"no case is left: {kernels} {cannot}; {'' if len(out) == 1 else 'the first, '}{first}: {out[0].reason}"
 
 
 def why_none(entries: Sequence[Entry], choices: Choices, default_threads: int) -> str:

@@ -19,7 +19,7 @@ LARGEST_VALUE = 10**18
 
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
 
-_WORD = re.compile(r"[0-9]{1,18}|[a-z_][a-z_0-9]*|[-+*/()]", re.ASCII)
+_WORD = re.compile(r"[0-9]{1,18}|[A-Za-z_][A-Za-z_0-9]*|[-+*/()]", re.ASCII)
 
 
 def evaluate(text: str, value_of: Callable[[str], int]) -> int:

@@ -7,10 +7,9 @@ the kernels of an architecture. docs/models.md describes the format.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from deepbench.core.aliases import did_you_mean, refuse_unknown
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import LARGEST_SIZE
+from deepbench.core.toml import parse_toml
 from deepbench.plan.expressions import evaluate
 
 # The phase in which a kernel also runs in the directions after its first.
@@ -36,10 +36,21 @@ DIRECTIONS = ("forward", "backward", "backward_data", "backward_weights")
 # How networks run an operation: they add nothing to a product, and the next layer reads it in the type of the data.
 OF_NETWORKS = dict.fromkeys(("gemm", "sparse_gemm"), (("beta", "0"), ("result", "narrow")))
 
-# C(m × n) = A(m × k) · B(k × n): the gradients of products are products.
-PRODUCTS = ("gemm", "batched_gemm", "grouped_gemm")
+# C(m × n) = A(m × k) · B(k × n): the gradients of products are products, with these sizes exchanged.
+PRODUCTS = {"gemm": "mnk", "batched_gemm": "mnk", "grouped_gemm": "mk"}
 
-MOST_LINES = 5000
+# The largest model of the package has 11 kB. A trace has a line for each operator, some 180,000 in so many bytes.
+MOST_MODEL_BYTES = 2**20
+MOST_TRACE_BYTES = 8 * 2**20
+
+# Far more than any model of the package has: 130 kernels, 60 names and 20 listed suites.
+MOST_LINES = 2000
+MOST_WORDS = 100
+MOST_NAMES = 1000
+MOST_PHASES = 100
+MOST_MEMBERS = 200
+LONGEST_TITLE = 1000
+
 MOST_CALLS = 10**9
 LONGEST_CHAIN = 20
 
@@ -206,7 +217,9 @@ class _Names:
 
 def _row(line: str, names: _Names) -> Row:
     words, _, where = line.partition("#")
-    op, *rest = words.split()
+    op, *rest = words.split(maxsplit=MOST_WORDS + 1)
+    if len(rest) > MOST_WORDS:
+        raise BadInput(f"a kernel has at most {MOST_WORDS} words, found more after {shorten(op)}")
     fields: dict[str, str] = {}
     directions, precisions = list[str](), list[str]()
     for word in rest:
@@ -226,8 +239,7 @@ def _row(line: str, names: _Names) -> Row:
     if count <= 0:  # its sizes may make no sense then
         return Row(op, {}, ("forward",), 0, where.strip(), None)
     values = {name: names.word(text) for name, text in fields.items()}
-    own = _Names({**names.raw, **values})
-    total = None if weights is None else evaluate(weights, own.value_of)
+    total = None if weights is None else evaluate(weights, _Names({**names.raw, **values}).value_of)
     precision = precisions[0] if precisions else None
     return Row(op, values, tuple(directions) or ("forward",), count, where.strip(), total, precision)
 
@@ -236,7 +248,10 @@ def _with_gradients(row: Row) -> list[Row]:
     """The row and, where it is a product, products for the gradients that it names as directions."""
     if row.op not in PRODUCTS:
         return [row]
-    return [replace(row, directions=("forward",)), *(_gradient(row, d) for d in row.directions[1:])]
+    forward = replace(row, directions=("forward",))
+    # One that lacks a size has no gradients, and cannot be measured: the reason is that of its forward pass.
+    is_whole = all(size in row.values for size in PRODUCTS[row.op])
+    return [forward, *(_gradient(row, d) for d in row.directions[1:] if is_whole)]
 
 
 def _gradient(row: Row, direction: str) -> Row:
@@ -260,24 +275,32 @@ def _gradient(row: Row, direction: str) -> Row:
 
 def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> ModelSuite:
     """The model in the text of a file; `architecture` gives the text of the file with that name."""
-    table = _load(text, named)
+    table = load_table(text, named)
     if name := table.get("architecture"):
-        table = _merged(_load(architecture(str(name)), str(name)), table)
+        base = require_text(name, "architecture", named)
+        table = _merged(load_table(architecture(base), base), table)
     for key in ("title", "phases", "kernels"):
         if key not in table:
             raise BadInput(f"{named} has no {key}; a model wants a title, phases and kernels")
     phases = table["phases"]
     if not phases or not all(name.isidentifier() for name in phases):
         raise BadInput(f"{named} wants phases with plain names; add for example [phases.inference] with batch = 1")
+    if len(phases) > MOST_PHASES:
+        raise BadInput(f"{named} has {len(phases)} phases; a model has at most {MOST_PHASES}")
     lines = []
     for key, kernels in table["kernels"].items():
         chosen = frozenset() if key == "all" else frozenset(key.split())
         lines += [
-            (chosen, line.strip()) for line in _text(kernels, key, named).splitlines() if line.split("#")[0].strip()
+            (chosen, line.strip())
+            for line in require_text(kernels, key, named).splitlines()
+            if line.split("#")[0].strip()
         ]
     if len(lines) > MOST_LINES:
         raise BadInput(f"{named} has {len(lines)} kernels; a model has at most {MOST_LINES}")
-    texts = {key: _text(table.get(key, ""), key, named) for key in TEXTS}
+    texts = {key: require_text(table.get(key, ""), key, named) for key in TEXTS}
+    for text in (texts["title"], *phases):  # each of its cases names them
+        if len(text) > LONGEST_TITLE:
+            raise BadInput(f"{named}: {shorten(text)!r} has {len(text)} characters; a name has at most {LONGEST_TITLE}")
     return ModelSuite(
         texts["title"],
         texts["source"],
@@ -291,19 +314,19 @@ def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> Mo
 
 
 def parse_members(text: str, named: str) -> tuple[str, ...]:
-    """The suites that a file lists in place of kernels; none of a model."""
-    table = _load(text, named)
-    members = table.get("suites", [])
+    """The suites that a file lists in place of kernels, each once; none of a model."""
+    members = load_table(text, named).get("suites", [])
     if not isinstance(members, list) or not all(isinstance(member, str) for member in members):
         raise BadInput(f"{named}: suites must be a list of names of suites")
-    return tuple(members)
+    if len(members) > MOST_MEMBERS:
+        raise BadInput(f"{named} lists {len(members)} suites; at most {MOST_MEMBERS} are read")
+    return tuple(dict.fromkeys(members))
 
 
-def _load(text: str, named: str) -> dict[str, Any]:
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInput(f"{named} is not valid TOML: {error}") from None
+@lru_cache(maxsize=1)  # a command asks several times for what is in a file
+def load_table(text: str, named: str) -> dict[str, Any]:
+    """The table of a model, of a list of suites, or of a trace; do not change it. `BadInput` says what is wrong."""
+    table = parse_toml(text, named)
     keys = (*TEXTS, *TABLES, TRACE, "suites")
     refuse_unknown(table, keys, f"{named} has an unknown key", "there are")
     for key in TABLES:
@@ -316,7 +339,8 @@ def _load(text: str, named: str) -> dict[str, Any]:
 
 def _merged(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     """What the model says goes before what its architecture says; of the phases only those that the model has."""
-    phases = {name: {**base.get("phases", {}).get(name, {}), **values} for name, values in table["phases"].items()}
+    own = table.get("phases", {})
+    phases = {name: {**base.get("phases", {}).get(name, {}), **values} for name, values in own.items()}
     return {
         **base,
         **table,
@@ -326,7 +350,8 @@ def _merged(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(value: object, key: str, named: str) -> str:
+def require_text(value: object, key: str, named: str) -> str:
+    """The value of a key that must be a text; `BadInput` if it is none."""
     if not isinstance(value, str):
         raise BadInput(f"{named}: {shorten(key)} must be a text")
     return value
@@ -335,6 +360,8 @@ def _text(value: object, key: str, named: str) -> str:
 def _values(table: object, named: str) -> dict[str, int | str]:
     if not isinstance(table, dict):
         raise BadInput(f"{named}: sizes and phases must be tables")
+    if len(table) > MOST_NAMES:
+        raise BadInput(f"{named} has {len(table)} sizes in one table; a model has at most {MOST_NAMES}")
     for name, value in table.items():
         if not isinstance(value, int | str) or isinstance(value, bool) or not name.isidentifier():
             raise BadInput(f"{named}: {shorten(name)} must be a whole number, an expression or a word")

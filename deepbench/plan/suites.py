@@ -43,9 +43,9 @@ SOURCE_COLUMNS = ("row", "application", "label", "note", "needed")
 OTHER_COLUMNS = (*SOURCE_COLUMNS, "name", "count", "op", "precision", "direction", "directions")
 
 # A list longer than this is a mistake; the largest suite has some hundreds of lines.
-MOST_LINES = 100_000
+MOST_LINES = 20_000
 MOST_COLUMNS = 1000
-MOST_SUITE_BYTES = 32 * 2**20
+MOST_LIST_BYTES = 2 * 2**20
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,8 @@ def parameters_of(name: str) -> tuple[str, ...]:
     if path is None or path.suffix.lower() not in MODELS:
         return ()
     if members := _members(path):
-        return tuple(dict.fromkeys(p for member in members for p in parameters_of(member)))
+        listed = (_model(_model_path(member, base)) for member in members)
+        return tuple(dict.fromkeys(p for model in listed for p in model.all_parameters))
     return _model(path).all_parameters
 
 
@@ -299,6 +300,12 @@ def read_suite(name: str) -> list[Entry]:
     return _fitted(entries, base, parameters[FIT]) if FIT in parameters else entries
 
 
+def left_out_of_words(words: Sequence[str], parameters: Mapping[str, tuple[str, ...]]) -> list[LeftOut]:
+    """The kernels that the suites among these words lack; see `read_words` and `left_out`."""
+    tokens = [token for token in _tokens(words) if parameters_of(token)]
+    return [kernel for token in tokens for name in _with_parameters(token, parameters) for kernel in left_out(name)]
+
+
 def left_out(name: str) -> list[LeftOut]:
     """The kernels of a model that no operation of this version serves, with the reasons."""
     base, parameters = split_name(name)
@@ -342,9 +349,9 @@ def _read_file(path: Path, suite: str) -> list[Entry]:
     return entries
 
 
-def text_of(path: Path, wanted: str = "a list of problems") -> str:
+def text_of(path: Path, wanted: str = "a list of problems", most_bytes: int = MOST_LIST_BYTES) -> str:
     """What is in a file that a person named; `BadInput` says what is wrong with it, and what was wanted."""
-    content = read_regular(path, MOST_SUITE_BYTES, wanted)
+    content = read_regular(path, most_bytes, wanted)
     try:
         text = decoded(content, "strict")  # spreadsheets put a byte-order mark first
     except UnicodeDecodeError as error:
@@ -604,7 +611,14 @@ def _row_entries(row: Row, source: Source, limit: fit.Limit | None) -> list[Entr
 
 
 def _model(path: Path) -> models.ModelSuite:
-    return models.parse_model(_toml_text(path), path.name, models.models_folder_text(ARCHITECTURES))
+    if SUITES in path.parents:
+        return _package_model(path)
+    return models.parse_model(toml_text(path), path.name, models.models_folder_text(ARCHITECTURES))
+
+
+@cache
+def _package_model(path: Path) -> models.ModelSuite:
+    return models.parse_model(_package_text(path), path.name, models.models_folder_text(ARCHITECTURES))
 
 
 @cache
@@ -612,8 +626,11 @@ def _package_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _toml_text(path: Path) -> str:
-    return _package_text(path) if SUITES in path.parents else text_of(path, "a model")
+def toml_text(path: Path, wanted: str = "a model") -> str:
+    """The text of a user's model or trace."""
+    return text_of(
+        path, wanted, models.MOST_TRACE_BYTES if path.suffix.lower() == MODELS[1] else models.MOST_MODEL_BYTES
+    )
 
 
 @cache
@@ -625,7 +642,7 @@ def _members(path: Path) -> tuple[str, ...]:
     """The suites that a file lists in place of kernels."""
     if SUITES in path.parents:
         return _package_members(path)
-    return models.parse_members(_toml_text(path), path.name)
+    return models.parse_members(toml_text(path), path.name)
 
 
 def _model_path(name: str, of: str) -> Path:

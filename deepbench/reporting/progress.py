@@ -12,6 +12,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Column
 
 from deepbench.core import units
+from deepbench.core.json_lines import printable
 from deepbench.core.progress import Activity, Progress, no_progress
 
 
@@ -69,13 +70,14 @@ class Bar:
         if at.total is not None and (at.left_s is not None or done > 0):
             left_s = at.left_s if at.left_s is not None else (now - self._began) * (at.total - at.done) / done
             left = f"{units.duration(max(0.0, left_s))} left"
+        text = printable(at.text)
         if self._console.is_terminal:
-            self._progress.update(self._task, description=at.text, completed=at.done, total=at.total, left=left)
+            self._progress.update(self._task, description=text, completed=at.done, total=at.total, left=left)
             self._progress.refresh()
         elif now - self._printed > self.LINE_EVERY_S:
             self._printed = now
             count = f"{at.done} of {at.total} done, " if at.total is not None else ""
-            self._console.print(f"{count}{left}: {at.text}", markup=False, no_wrap=True, overflow="ellipsis")
+            self._console.print(f"{count}{left}: {text}", markup=False, no_wrap=True, overflow="ellipsis")
 
 
 def shown(progress: bool | Progress) -> AbstractContextManager[Progress]:

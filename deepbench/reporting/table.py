@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from deepbench.core import units
-from deepbench.core.json_lines import printable
+from deepbench.core.json_lines import printable, printable_lines, sanitized
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +57,7 @@ class Column:
     @property
     def heading(self) -> str:
         """What people read above the column."""
-        return self.title or self.name
+        return printable(self.title or self.name)
 
 
 def number(name: str, show: Callable[[Any], str] = str, title: str = "", narrow: int = 0) -> Column:
@@ -292,7 +292,10 @@ class Table:
 
     def json(self) -> str:
         """For programs: a list of objects, times in seconds."""
-        return json.dumps(self.rows, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+        return (
+            json.dumps([sanitized(dict(row)) for row in self.rows], ensure_ascii=False, indent=1, allow_nan=False)
+            + "\n"
+        )
 
 
 def _grid(
@@ -344,7 +347,7 @@ def print_parts(parts: Iterable[Part], console: Console) -> None:
 def print_lines(lines: Iterable[str], console: Console) -> None:
     """Print sentences. A terminal breaks them between words; elsewhere each is one line."""
     for line in lines:
-        console.print(line, markup=False, soft_wrap=not console.is_terminal)
+        console.print(printable_lines(line), markup=False, soft_wrap=not console.is_terminal)
 
 
 def markdown_of(parts: Iterable[Part]) -> str:
@@ -360,7 +363,7 @@ def markdown_list(lines: Iterable[str]) -> str:
 
 def _text(column: Column, row: Mapping[str, Cell]) -> str:
     value = row.get(column.name) if column.of is None else column.of(row)
-    return "–" if value is None else column.show(value)
+    return "–" if value is None else printable(column.show(value))
 
 
 def escape_markdown(text: str) -> str:
@@ -372,6 +375,8 @@ def escape_markdown(text: str) -> str:
 
 
 def not_a_formula(value: Any) -> Any:
-    """The same value; a text that a spreadsheet would run as a formula starts with a quote."""
+    """The same value; a text that a spreadsheet would run as a formula starts with a quote, and is printable."""
+    if isinstance(value, str):
+        value = printable(value)
     formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@"))
     return f"'{value}" if formula else value

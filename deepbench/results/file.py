@@ -41,6 +41,17 @@ from deepbench.results.work import by_case
 # Larger than the longest run we expect: all suites with --rigorous, three libraries and two precisions.
 LARGEST_FILE_BYTES = 512 * 2**20
 
+# A compressed file grows to this, or to so many times its size. Real ones grow seven times, and a repeated record 200.
+LARGEST_GROWN_BYTES = 32 * 2**20
+MOST_GROWTH = 20
+
+# A record has some kilobytes, the header of the longest run and all of a host in a fleet some megabytes. JSON of small
+# parts needs thirty times its size in memory.
+LONGEST_LINE_BYTES = 32 * 2**20
+
+# With more damaged lines it is another file: the number and the reason of each are kept.
+MOST_DAMAGED = 10_000
+
 # How the names of files with results end.
 JSONL, GZIP = ".jsonl", ".gz"
 
@@ -223,7 +234,7 @@ def first_line(path: Path) -> dict[str, Any]:
     """The values of the first line, unchecked: they say which kind of file it is. Empty where it cannot be read."""
     try:
         with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
-            line = next(iter(decompressed(file, LARGEST_FILE_BYTES)), b"")
+            line = decompressed(file, LARGEST_FILE_BYTES).readline(LONGEST_LINE_BYTES)
         value = from_line(line)
     except (BadInput, OSError, ValueError, RecursionError):
         return {}
@@ -252,6 +263,7 @@ def read_results(path: Path, skip_damaged: bool = False, checked: bool = True) -
                 value = (_parse if checked else _json)(line[:-1], has_checksum, "binary or damaged")
             except ValueError as error:
                 damaged[number] = str(error)
+                require_few_damaged(path, damaged)
             else:
                 if "schema" in value:
                     raise BadInput(f"{path}, line {number}: a second header; were files concatenated?")
@@ -288,6 +300,12 @@ def refused(path: Path, damaged: Mapping[int, str]) -> BadInput:
     return BadInput(f"{what}; {readers} (Python: skip_damaged=True)")
 
 
+def require_few_damaged(path: Path, damaged: Collection[int]) -> None:
+    """`BadInput` if more lines are damaged than in any file that is worth to be read."""
+    if len(damaged) > MOST_DAMAGED:
+        raise BadInput(f"{printable(str(path))} has more than {MOST_DAMAGED} damaged lines; expected {WANTED}")
+
+
 def damage_text(numbers: Collection[int]) -> str:
     """Such as `3 damaged lines (12, 40, 41)`."""
     named = ", ".join(map(str, sorted(numbers)[:MOST_NUMBERS])) + ", …" * (len(numbers) > MOST_NUMBERS)
@@ -297,16 +315,26 @@ def damage_text(numbers: Collection[int]) -> str:
 def file_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, which may be compressed; `BadInput` if it cannot be read or is too large."""
     with open_regular(path, LARGEST_FILE_BYTES, WANTED) as file:
-        if os.fstat(file.fileno()).st_size == 0:
+        stored = os.fstat(file.fileno()).st_size
+        if stored == 0:
             raise BadInput(f"{printable(str(path))} is empty; expected {WANTED}")
         try:
-            size = 0
-            for line in decompressed(file, LARGEST_FILE_BYTES):
+            size = number = 0
+            content, most = decompressed(file, LARGEST_FILE_BYTES), LARGEST_FILE_BYTES
+            if content is not file:
+                most = min(most, max(LARGEST_GROWN_BYTES, MOST_GROWTH * stored))
+            while line := content.readline(LONGEST_LINE_BYTES + 1):
                 size += len(line)
-                if size > LARGEST_FILE_BYTES:
+                number += 1
+                if len(line) > LONGEST_LINE_BYTES:
                     raise BadInput(
-                        f"{printable(str(path))} has more than {LARGEST_FILE_BYTES} bytes; expected {WANTED}"
+                        f"{printable(str(path))}, line {number}: it has more than {LONGEST_LINE_BYTES} bytes; "
+                        f"expected {WANTED}"
                     )
+                if size > most:
+                    has = f"{printable(str(path))} has more than {most} bytes"
+                    more = "" if content is file else f" once it is decompressed, from {stored}"
+                    raise BadInput(f"{has}{more}; expected {WANTED}")
                 yield line
         except OSError as error:
             raise BadInput(f"cannot read {printable(str(path))}: {error.strerror}") from None

@@ -35,7 +35,14 @@ SUFFIXES = (".json", ".jsonl")
 
 # A folder with more of them is not one of workloads.
 MOST_FILES = 20_000
-MOST_WORKLOADS = 20_000
+MOST_WORKLOADS = 10_000
+
+# Of a file, and of all that are read: files of others have sources and results, too.
+MOST_FILE_BYTES = 16 * 2**20
+MOST_BYTES = 64 * 2**20
+
+# Characters of all references together, which are parsed: 3 s for a million. Those of FlashInfer-Trace have 400,000.
+MOST_REFERENCES = 2_000_000
 
 # The parts of a definition, and characters of a name in it.
 MOST_PARTS = 500
@@ -92,7 +99,7 @@ EPSILONS = ("eps", "epsilon")
 SAME_SCALE = 1e-5
 
 # Sequences of one call, and steps of the search for their lengths.
-MOST_SEQUENCES = 4096
+MOST_SEQUENCES = 2048
 MOST_STEPS = 8
 
 # Axes that are expressions of axes that are expressions.
@@ -221,6 +228,10 @@ def coverage(path: Path) -> list[Coverage]:
         what = "has workloads, but not their definition" if workloads else "has no definition of a kernel"
         wanted = "axes, inputs and outputs, as FlashInfer-Trace and SOL-ExecBench write them"
         raise BadInput(f"{printable(str(path))} {what}; wanted JSON with {wanted}")
+    references = sum(len(d.reference) for d in definitions)
+    if references > MOST_REFERENCES:
+        what = f"{references} characters of references; at most {MOST_REFERENCES} are read"
+        raise BadInput(f"{printable(str(path))} has {what}; choose some of its files")
     named: dict[str, list[Workload]] = {}
     beside: dict[Path, list[Workload]] = {}
     for file, lines in workloads.items():
@@ -512,7 +523,7 @@ def _spread(values: Fields, is_prefill: bool, pages: int, page: int, notes: list
         raise NoMatch(f"it has {batch} sequences, and at most {MOST_SEQUENCES} are drawn")
     keys, totals = max(1, pages * page // batch), dict[int, int]()
     while keys not in totals and len(totals) < MOST_STEPS:  # totals are nearly proportional to the longest sequence
-        totals[keys] = sum(-(-count // page) for count in counts(keys))
+        totals[keys] = sum(counts(keys)) if page == 1 else sum(-(-count // page) for count in counts(keys))
         keys = min(LARGEST_SIZE, max(1, round(keys * pages / totals[keys])))
     keys = min(totals, key=lambda k: (abs(totals[k] - pages), k))
     lengths = counts(keys)
@@ -542,19 +553,23 @@ def _read(path: Path) -> tuple[list[Definition], dict[Path, list[Workload]]]:
     """The definitions and workloads of a folder, or of a file and of those that belong to it."""
     definitions: list[Definition] = []
     workloads: dict[Path, list[Workload]] = {}
-    count = 0
+    read = count = 0
     for file in _files(path):
-        text = text_of(file, "definitions or workloads in JSON")
+        text = text_of(file, "definitions or workloads in JSON", MOST_FILE_BYTES)
+        read += len(text)
+        if read > MOST_BYTES:
+            raise BadInput(f"{printable(str(path))} has more than {MOST_BYTES} bytes in JSON; choose some of its files")
         if '"axes"' not in text:  # a folder has other files, too
             continue
         if file.suffix.lower() == ".json":
             if (found := _definition(_parsed(text, printable(str(file))), file)) is not None:
                 definitions.append(found)
         else:
-            workloads[file] = list(_lines(text, file))
+            workloads[file] = list(islice(_lines(text, file), MOST_WORKLOADS + 1 - count))
             count += len(workloads[file])
-            if count > MOST_WORKLOADS:
-                raise BadInput(f"{printable(str(path))} has more than {MOST_WORKLOADS} workloads; choose some of them")
+        if count > MOST_WORKLOADS or len(definitions) > MOST_WORKLOADS:
+            what = f"more than {MOST_WORKLOADS} workloads or definitions"
+            raise BadInput(f"{printable(str(path))} has {what}; choose some of its files")
     return definitions, workloads
 
 

@@ -381,6 +381,34 @@ def test_an_import_that_fails_leaves_no_file_in_the_way(tmp_path, monkeypatch, e
     assert 4 == len(read_results(tmp_path / "out.jsonl").records)
 
 
+SGEMM = "SGEMM(N,N,{},1,1) 1 usec"
+
+
+def test_a_file_with_more_cases_than_any_program_measures_is_refused_while_it_is_read():
+    text = "\n".join(SGEMM.format(i + 1) for i in range(100_000))
+    begin = time.process_time()
+    with pytest.raises(BadInput, match="the file has more than 10000 cases; at most so many are imported at once"):
+        formats.read(text, formats.ImportOptions())
+
+    assert time.process_time() - begin < 4
+
+
+@pytest.mark.parametrize(("runs", "values", "what"), [(10_001, 1, "10001 processes"), (2, 300_000, "600000 times")])
+def test_a_file_with_more_times_than_any_program_takes_is_refused(runs, values, what):
+    metadata = {"name": "gemm m=1 n=1 k=1 f32 onednn"}
+    content = {"version": "1.0", "metadata": metadata, "benchmarks": [{"runs": [{"values": [1e-3] * values}] * runs}]}
+
+    with pytest.raises(BadInput, match=f"pyperf: the file has {what}; at most"):
+        formats.read(json.dumps(content), formats.ImportOptions())
+
+
+def test_what_is_said_about_an_imported_file_is_not_limited():
+    found = formats.read("\n".join([SGEMM.format(1)] * 3), formats.ImportOptions())
+    found.left_out += ["x"] * 20_000
+
+    assert 1 == len(formats.to_results(found, formats.ImportOptions(), [])[1])
+
+
 # ---- text of others as people have it
 
 TEMPLATE = "Output template: perf,%engine%,%impl%,%name%,%prb%,%Gops%,%-time%,%-Gflops%,%0time%,%0Gflops%"

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import random
+import time
 import tomllib
 from pathlib import Path
 
@@ -670,6 +671,53 @@ def test_a_trace_is_a_suite_like_any_other():
     trace = trace_log(LOGS / "onednn_3.12_two_steps.log", 2)
 
     assert parse_trace(tomllib.loads(suite_text(trace)), "a.suite") == trace
+
+
+LINE = (
+    "onednn_verbose,v1,primitive,exec,cpu,matmul,brg,undef,src_f32::blocked:ab::f0 wei_f32::blocked:ab::f0 "
+    "dst_f32::blocked:ab::f0,,,64x64:64x64,0.01"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "onednn_verbose," * 200_000,
+        "# " + "onednn_verbose," * 200_000,
+        "\n" * 2_000_000,
+        "x" * 4_000_000,
+        f"# {LINE}\n" * 20_000,
+        "rocblas-bench -f gemm\n" + " -m 1\n" * 200_000,
+        "rocblas-bench -f gemm" + " \\\n" * 500_000,
+        "I! CuDNN (" * 300_000,
+        "\x1b[" * 1_000_000,
+    ],
+    ids=["one line", "one comment", "line ends", "one word", "comments", "options", "backslashes", "cuDNN", "colours"],
+)
+def test_the_time_to_read_a_log_grows_with_its_length_alone(text):
+    """Each takes a second at most."""
+    begin = time.process_time()
+    with pytest.raises(BadInput):
+        read(text)
+
+    assert time.process_time() - begin < 4
+
+
+def test_a_log_that_repeats_a_call_is_read_in_time_that_grows_with_its_length():
+    begin = time.process_time()
+    assert 20_000 == len(read(f"{LINE}\n" * 20_000).calls)
+    assert time.process_time() - begin < 4
+
+
+def test_a_log_larger_than_those_of_a_step_is_refused(tmp_path):
+    path = tmp_path / "net.log"
+    with open(path, "wb") as file:
+        file.truncate(16 * 2**20 + 1)
+
+    with pytest.raises(
+        BadInput, match="has 16777217 bytes, and at most 16777216 are read; expected the log of a library"
+    ):
+        trace_log(path)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 import random
 import sys
+import time
 import tomllib
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,12 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from deepbench.core.errors import BadInput, Unavailable  # noqa: E402
 from deepbench.networks.traces import kernel_rules as rules  # noqa: E402
+from deepbench.networks.traces import onnx_file  # noqa: E402
 from deepbench.networks.traces.from_onnx import trace_onnx  # noqa: E402
 from deepbench.networks.traces.kernels import flop_of  # noqa: E402
+from deepbench.networks.traces.onnx_file import read_onnx  # noqa: E402
 from deepbench.networks.traces.trace import parse_trace, suite_text  # noqa: E402
+from tests.help.mutations import MANY, try_mutations  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -553,3 +558,202 @@ def test_the_work_is_what_pytorch_does(tmp_path, monkeypatch, name, settings):
 
     assert work(theirs) == work(ours)
     assert theirs.parameters == ours.parameters
+
+
+# ---- files that do more harm than they are long
+
+X = value("x", 4, 4)
+
+
+def with_functions(folder, nodes, functions, opset=17):
+    graph = helper.make_graph(nodes, "net", [X], [helper.make_empty_tensor_value_info("y")])
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("mine", 1)]
+    path = folder / "net.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=imports, functions=functions).SerializeToString())
+    return path
+
+
+def function(name, nodes):
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    return helper.make_function("mine", name, ["x"], ["y"], nodes, imports)
+
+
+def in_a_row(kind, count, domain=""):
+    names = ["x", *(f"y{i}" for i in range(1, count)), "y"]
+    return [helper.make_node(kind, [a], [b], domain=domain) for a, b in pairwise(names)]
+
+
+def refused(path):
+    begin = time.process_time()
+    with pytest.raises(BadInput) as found:
+        trace_onnx(path, {})
+    assert time.process_time() - begin < 3
+    assert len(str(found.value)) < 400
+    return str(found.value)
+
+
+def test_functions_that_call_functions_are_counted_before_they_are_replaced(tmp_path):
+    functions = [function(f"f{i}", in_a_row(f"f{i + 1}", 10, "mine")) for i in range(8)]
+    functions.append(function("f8", in_a_row("Relu", 10)))
+    path = with_functions(tmp_path, in_a_row("f0", 1, "mine"), functions)
+    assert path.stat().st_size < 3000
+
+    assert "has 1000000000 operators, with its functions; at most 20000 are read" in refused(path)
+
+
+def test_functions_are_replaced_by_their_operators(tmp_path):
+    functions = [function("f0", in_a_row("f1", 3, "mine")), function("f1", in_a_row("Relu", 2))]
+
+    assert 12 == len(trace_onnx(with_functions(tmp_path, in_a_row("f0", 2, "mine"), functions), {}).calls)
+
+
+def test_functions_that_call_themselves_are_refused(tmp_path):
+    path = with_functions(tmp_path, in_a_row("f", 1, "mine"), [function("f", in_a_row("f", 1, "mine"))])
+
+    assert "has functions that call each other" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inputs", "weights", "sentence"),
+    [
+        (in_a_row("Relu", 20_001), [X], (), "has 20001 operators, with its functions; at most 20000 are read"),
+        (
+            [node("Add", f"c{i}", "c0", outputs=(f"c{i + 1}",)) for i in range(4001)] + in_a_row("Relu", 1),
+            [X],
+            [integers("c0", 1)],
+            "computes more than 4000 sizes",
+        ),
+        (
+            [node("Einsum", "x", "x", equation="ij,jk->ik" + " " * 90_000)],
+            [X],
+            (),
+            "Einsum has a text of more than 1000 characters (equation)",
+        ),
+        (in_a_row("Relu", 1), [value("x", *[1] * 17)], (), "'x' has 17 axes; at most 16 are read"),
+        (
+            [node("Reshape", "x", "s")],
+            [value("x", 1)],
+            [numpy_helper.from_array(np.ones(1000, np.int64), "s")],
+            "'y' has 1000 axes",
+        ),
+        ([node("Sum", *["x"] * 300_000)], [X], (), "has 300001 inputs and outputs of operators"),
+        (in_a_row("Relu", 1), [X], [weight(f"w{i}") for i in range(50_000)], "has 50001 weights and inputs"),
+    ],
+    ids=["operators", "constants", "equation", "axes", "reshape", "inputs", "weights"],
+)
+def test_files_that_take_long_are_refused(tmp_path, nodes, inputs, weights, sentence):
+    assert sentence in refused(saved(tmp_path, nodes, inputs, weights))
+
+
+@pytest.mark.parametrize("version", [2**62, 2**31, 0, -1])
+def test_versions_that_no_package_has_are_refused(tmp_path, version):
+    path = saved(tmp_path, in_a_row("Relu", 1), [X], opset=version)
+
+    assert f"has operators of opset {version}; wanted a version from 1 to 10000" in refused(path)
+
+
+def test_many_sets_of_operators_are_refused(tmp_path):
+    model = onnx.load(str(saved(tmp_path, in_a_row("Relu", 1), [X])))
+    model.opset_import.extend(helper.make_opsetid(f"d{i}", 1) for i in range(100))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+
+    assert "names 101 sets of operators; at most 100 are read" in refused(tmp_path / "net.onnx")
+
+
+def test_values_of_a_tensor_in_an_attribute_are_not_read_from_another_file(tmp_path, monkeypatch):
+    """The shape of z would be the number in that file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.bin").write_bytes(np.array([3], np.int64).tobytes())
+    elsewhere = TensorProto(name="v", data_type=TensorProto.INT64, dims=[1], data_location=TensorProto.EXTERNAL)
+    elsewhere.external_data.add(key="location", value="other.bin")
+    nodes = [
+        node("ConstantOfShape", "one", outputs=("s",), value=elsewhere),
+        node("Expand", "x", "s", outputs=("y",)),
+    ]
+    path = saved(tmp_path, nodes, [value("x", 1)], [integers("one", 1)])
+
+    assert "depends on data" in refused(path) or "cannot be told" in refused(path)
+
+
+def test_a_shape_that_the_file_only_states_is_not_computed(tmp_path):
+    """The result would have a billion numbers."""
+    ends = [numpy_helper.from_array(np.array(n, np.float64), name) for name, n in (("a", 0), ("b", 1e9), ("c", 1))]
+    model = onnx.load(
+        str(saved(tmp_path, [node("Range", "a", "b", "c", outputs=("q",)), *in_a_row("Relu", 1)], [X], ends))
+    )
+    model.graph.value_info.append(helper.make_tensor_value_info("q", TensorProto.DOUBLE, [1]))
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    begin = time.process_time()
+    trace_onnx(tmp_path / "net.onnx", {})
+
+    assert time.process_time() - begin < 3
+
+
+def test_values_of_large_weights_are_not_read(tmp_path):
+    small, large = integers("s", 4, 4), weight("w", 300, 300)
+    path = saved(tmp_path, [node("Gemm", "x", "w", "b")], [value("x", 4, 300)], [small, large, weight("b", 300)])
+    model = read_onnx(onnx, path)
+
+    whole = onnx.load(str(path))
+    assert len(path.read_bytes()) > 360_000 > 5000 > model.ByteSize()
+    assert [small, weight("b", 300)] == [t for t in model.graph.initializer if t.name != "w"]
+    for tensor in whole.graph.initializer:
+        if tensor.name == "w":
+            tensor.ClearField("raw_data")
+    assert whole == model
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"\x3a\x80\x80\x80\x01" + b"\x0a\x00" * 2**20, "parts or"),
+        (b"\x3a\x85\x80\x80\x01" + b"\x52\x80\x80\x80\x01" + b"x" * 2**21, "parts or"),
+        (b"\x3a\x05", "is no ONNX file, or it is damaged"),
+        (b"\xff" * 30, "is no ONNX file, or it is damaged"),
+        (b"\x0b", "is no ONNX file, or it is damaged"),
+        (b"\x3a" + b"\xff" * 9 + b"\x01", "is no ONNX file, or it is damaged"),
+        (b"", "has no operator"),
+    ],
+    ids=["empty operators", "one text", "cut off", "bits", "a group", "a long part", "nothing"],
+)
+def test_what_protocol_buffers_would_make_large_is_refused(tmp_path, monkeypatch, content, sentence):
+    monkeypatch.setattr(onnx_file, "MOST_PARTS", 100_000)
+    monkeypatch.setattr(onnx_file, "MOST_REST_BYTES", 10**6)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(content)
+
+    assert sentence in refused(path)
+
+
+def test_messages_within_messages_have_a_limit(tmp_path):
+    content = b""
+    for level in range(60):  # a graph in an attribute of an operator in a graph …
+        size = bytes([len(content) & 0x7F | 0x80, len(content) >> 7])
+        content = (b"\x0a", b"\x2a", b"\x32")[(59 - level) % 3] + size + content
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"\x3a" + bytes([len(content) & 0x7F | 0x80, len(content) >> 7]) + content)
+
+    assert "has more than 40 messages within each other" in refused(path)
+
+
+def nets(folder):
+    yield saved(
+        folder, [node("Conv", "x", "w", pads=[1, 1, 1, 1])], [value("x", 1, 2, 6, 6)], [weight("w", 4, 2, 3, 3)]
+    )
+    nodes = [node("Reshape", "x", "s", outputs=("r",)), node("Gemm", "r", "w", transB=1)]
+    yield saved(folder, nodes, [value("x", 4, 6)], [integers("s", 2, 12), weight("w", 5, 12)])
+    yield with_functions(folder, in_a_row("f0", 2, "mine"), [function("f0", in_a_row("Relu", 2))])
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(MANY, marks=pytest.mark.long)])
+def test_a_damaged_file_of_onnx_ends_with_a_trace_or_a_sentence(tmp_path, count):
+    originals = [path.read_bytes() for path in nets(tmp_path)]
+    path = tmp_path / "net.onnx"
+
+    def read(content):
+        path.write_bytes(content)
+        trace_onnx(path, {})
+
+    ended = try_mutations(originals, read, count, tmp_path / "kept")
+    assert ended["read"]
+    assert ended["refused"]

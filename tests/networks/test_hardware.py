@@ -281,3 +281,22 @@ def test_every_named_knob_can_be_turned():
     for name in (*HARDWARE.knobs, *MEASURED.knobs):
         hardware = HARDWARE if name in HARDWARE.knobs else MEASURED
         assert hardware.replace(f"{name}*2") != hardware
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("units = 80", "units = 0x" + "f" * 4000, "has a whole number of 16000 bits; at most 64 are read"),
+        ("f32 = 1.5e13", "f32 = 0x" + "f" * 4000, "has a whole number of 16000 bits"),
+        ("bytes = 6_000_000", "bytes = " + "9" * 5000, "a number has thousands of digits"),
+        ("call_s = 5e-6", "call_s" + ".a" * 20_000 + " = 1", "has a line with 20000 dots outside of texts"),
+        ("tiles = [[128, 128], [64, 32]]", "tiles = " + "[" * 5000, "nested too deeply"),
+        ('name = "an accelerator"', "name = 0x" + "f" * 4000, "has a whole number of 16000 bits"),
+    ],
+)
+def test_numbers_and_names_that_take_long_are_refused(old, new, sentence):
+    with pytest.raises(BadInput) as found:
+        Hardware.parse(TEXT.replace(old, new))
+
+    assert sentence in str(found.value)
+    assert len(str(found.value)) < 300

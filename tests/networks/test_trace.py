@@ -1,12 +1,15 @@
 """Traces: how far apart the uses of a buffer are, and suites that say everything again."""
 
 import random
+import time
 import tomllib
 
 import pytest
 
 from deepbench.core.errors import BadInput
 from deepbench.networks.predictions.memory import memory_of
+from deepbench.networks.traces import trace as trace_module
+from deepbench.networks.traces.read import read_suite_trace
 from deepbench.networks.traces.trace import Trace, TracedCall, parse_trace, reuse_distances, suite_text
 from deepbench.plan.suites import read_suite
 
@@ -141,3 +144,98 @@ def test_damage_is_named(tmp_path, old, new, words):
         path.write_text(text.replace(old, new))
         read_suite(str(path))
         parse_trace(tomllib.loads(path.read_text()), "my.suite")
+
+
+# ---- suites that nobody wrote with us
+
+TEXT = suite_text(trace(CALLS))
+
+
+def read_text(folder, text):
+    path = folder / "my.suite"
+    path.write_text(text)
+    return read_suite_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("kernels = 3", "my.suite: kernels must be a table"),
+        ("sizes = 3", "my.suite: sizes must be a table"),
+        ("phases = 3", "my.suite: phases must be a table"),
+        ("[phases]\ninference = 3", "my.suite: the phase inference must be a table"),
+        ("trace = 3", "my.suite has no table trace; wanted a suite that deepbench trace wrote"),
+        ("[kernels]\nall = 3\n[trace]", "my.suite: all must be a text"),
+        ("[trace]\nbuffers = [1]", "my.suite: buffers must be a text"),
+        ("[trace]\nbuffers = '" + "1" * 5000 + "'", "wanted a whole number up to "),
+        ("[trace]\noperators = []\nplaces = []\ncalls = 3", "my.suite: calls must be a text"),
+        ("[trace]\noperators = []\nplaces = []\nviews = 1.5", "views must be a whole number up to 1000000, found 1.5"),
+        (TEXT.replace("parameters = 7", "parameters = 0x" + "f" * 4000), "has a whole number of 16000 bits"),
+        (TEXT.replace("views = 3", "views = " + "9" * 5000), "is not valid TOML: a number has thousands of digits"),
+        (TEXT.replace("views = 3", "views" + ".a" * 20_000 + " = 3"), "has a line with 20000 dots outside of texts"),
+        (TEXT.replace('"a net"', "3"), "my.suite: title must be a text"),
+        (TEXT.replace('all = """', 'all = """\n' + "gemm m=1\n" * 2000), "a model has at most 2000"),
+        (
+            TEXT.replace('calls = """\n', 'calls = """\n' + "0 0 0 1 96 0 1\n" * 100_000),
+            "calls; a trace has at most 100000",
+        ),
+        (TEXT.replace('buffers = "', 'buffers = "' + "1 " * 100_000), "buffers; a trace has at most 100000"),
+        (TEXT.replace("0 0 0 1 96 0 1", "0 0 0 1 96 0 1" + ",1" * 400_001), "at most 400000 such uses"),
+        (TEXT.replace("0 0 0 1 96 0 1", "0 0 0 1 96 0 1 "), "wanted seven words for a call, found '0 0 0 1 96 0 1 '"),
+        (
+            TEXT.replace("0 0 0 1 96 0 1", "0 0 0 1 96 0,1_0 1"),
+            "wanted a whole number of at most 19 digits, found '0,1_0'",
+        ),
+    ],
+)
+def test_what_is_not_of_its_type_is_refused_in_a_sentence(tmp_path, text, sentence):
+    begin = time.process_time()
+    with pytest.raises(BadInput) as found:
+        read_text(tmp_path, text)
+
+    assert sentence in str(found.value)
+    assert len(str(found.value)) < 300
+    assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (" count=2 # layers", " count=999999 # layers", "2 times, and the line of this kernel says count=999999"),
+        (" count=2 # layers", " count=2*views # layers", "says count=2*views"),
+        (" count=2 # layers", " # layers", "2 times, and the line of this kernel says count=1"),
+        ("0 0 0 1 96 0 1", "- 0 0 1 96 0 1", "calls 'gemm m=8 n=4 k=2 a_t=0 b_t=0 forward f32 beta=0' 1 times"),
+    ],
+)
+def test_counts_that_contradict_the_calls_are_refused(tmp_path, old, new, sentence):
+    assert TEXT.count(old) == 1
+    read_text(tmp_path, TEXT)
+
+    with pytest.raises(BadInput) as found:
+        read_text(tmp_path, TEXT.replace(old, new))
+    assert sentence in str(found.value)
+    assert str(found.value).endswith("write the suite again with deepbench trace")
+
+
+def test_a_name_that_is_none_of_a_trace_is_refused(tmp_path):
+    with pytest.raises(BadInput, match=r"whose name ends in \.suite, found 'my\.jsonl'"):
+        read_suite_trace(tmp_path / "my.jsonl")
+
+
+def test_a_trace_that_could_not_be_read_again_is_not_written(tmp_path, monkeypatch):
+    for limit, most, what in (("MOST_TRACE_BYTES", len(TEXT.encode()) - 1, "bytes"), ("MOST_LINES", 0, "kernels")):
+        with monkeypatch.context() as patch:
+            patch.setattr(trace_module, limit, most)
+            with pytest.raises(BadInput, match=f"the suite of this trace would have [0-9]+ {what}, and at most {most}"):
+                trace(CALLS).save(tmp_path / "my.suite")
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["a\ngemm m=1 n=1 k=1", 'a\n"""\n[sizes]', "a\\x", "a\x1b[31m", '"""'])
+def test_the_name_of_a_place_stays_in_its_comment(tmp_path, place):
+    wanted = trace([call([0], [1], KERNEL, place, moved=96)])
+    path = tmp_path / "my.suite"
+    wanted.save(path)
+
+    assert {KERNEL: 1} == read_suite_trace(path).counts
+    assert [1] == [entry.source["count"] for entry in read_suite(str(path))]

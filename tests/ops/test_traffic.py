@@ -1,12 +1,20 @@
 """Least bytes that cross the border of a level of memory, by operation."""
 
+import contextlib
+import dataclasses
 import math
+import resource
+import time
 
 import pytest
 
-from deepbench.core.case import parse_case
-from deepbench.core.op import find_op
+from deepbench.core.case import parse_case, parse_pattern
+from deepbench.core.errors import BadInput
+from deepbench.core.op import all_ops, find_op
+from deepbench.core.problem import fields_of
 from deepbench.core.traffic import product_bytes
+from deepbench.networks.reporting.traces import kernel_title
+from deepbench.networks.traces.kernels import bytes_of, flop_of
 
 GEMM = "gemm m=1024 n=512 k=2048 forward f32 mkl threads=1"
 CONV = "conv n=8 c=64 h=56 w=56 k=64 r=3 s=3 pad_h=1 pad_w=1 forward f32 onednn threads=1"
@@ -172,6 +180,47 @@ def test_what_does_not_fit_of_a_group_crosses_twice():
 )
 def test_operations_that_pass_over_their_numbers_once(text, numbers):
     assert 4 * numbers == traffic(f"{text} f32 loops threads=1") == traffic(f"{text} f32 loops threads=1", 2**10)
+
+
+def largest(op):
+    """Problems of an operation with the largest value in one field, and in each."""
+    for base in op.smoke[:2]:
+        numbers = [f for f in fields_of(op.Problem) if "words" not in f.metadata]
+        for changed in [*([f] for f in numbers), numbers]:
+            with contextlib.suppress(BadInput):
+                yield dataclasses.replace(base, **{f.name: f.metadata["most"] for f in changed})
+
+
+@pytest.mark.parametrize("name", sorted(all_ops()))
+def test_the_largest_problem_is_counted_as_soon_as_a_small_one(name):
+    """Suites of others may list it. Two billion sequences were a list of as many numbers."""
+    op = find_op(name)
+    before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    for problem in largest(op):
+        for direction in op.directions:
+            kernel = f"{name} {problem.text} {direction}"
+            with contextlib.suppress(BadInput):
+                flop_of(kernel)
+                bytes_of(kernel)
+                kernel_title(kernel)
+
+    assert time.process_time() - begin < 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024  # KiB
+
+
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        (
+            "attention batch=2049 heads=1 kv_heads=1 queries=9 keys=9 head_size=8 lengths=spread",
+            "with lengths=spread, batch must be at most 2048, found 2049",
+        ),
+        ("grouped_gemm groups=4097 tokens=9 m=1 k=1", "groups must be a whole number from 1 to 4096, found 4097"),
+    ],
+)
+def test_what_is_drawn_for_each_problem_has_a_limit(problem, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        parse_pattern(problem)
 
 
 @pytest.mark.parametrize(

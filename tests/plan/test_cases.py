@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepbench.api.filters import plan_cases
 from deepbench.core.backend import all_backends
 from deepbench.core.errors import BadInput
 from deepbench.plan import suites
@@ -243,6 +244,35 @@ def test_where_no_case_is_left_the_sentence_says_why_and_what_to_do(words, choic
     assert sentence.startswith("no case is left: ")
     assert expected in sentence
     assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("kernels", "expected"),
+    [
+        (
+            "dance steps=4",
+            "no case is left: the only kernel cannot be measured; dance steps=4: there is no operation dance",
+        ),
+        (
+            "gemm m=0 n=1 k=1\ndance",
+            "no case is left: none of the 2 kernels can be measured; the first, gemm m=0 n=1 k=1: m must be",
+        ),
+        ("gemm m=batch-9 n=1 k=1", "the only kernel cannot be measured; gemm m=-7 n=1 k=1: m must be"),
+        ("gemm m=1 n=1 k=1 count=0", "no case is left: no kernel is called in what was asked for"),
+        ("gemm m=1 n=1 k=1 count=batch-9", "no case is left: no kernel is called in what was asked for"),
+    ],
+)
+def test_a_model_whose_kernels_cannot_be_measured_says_why(tmp_path, kernels, expected):
+    path = tmp_path / "mine.toml"
+    path.write_text(f'title = "Mine"\n[phases.inference]\nbatch = 2\n[kernels]\nall = """\n{kernels}\n"""')
+    assert [] == planned([str(path)])
+
+    with pytest.raises(BadInput) as found:
+        plan_cases(str(path), Choices())
+    assert expected in str(found.value)
+    with pytest.raises(BadInput) as found:
+        plan_cases(str(path), Choices(settings={"batch": ("2",)}))
+    assert expected in str(found.value)
 
 
 def test_the_command_with_the_reference_is_one_that_can_be_typed():
@@ -514,6 +544,15 @@ def test_a_text_of_too_many_lines_is_refused(tmp_path, monkeypatch):
     assert 3 == len(read_suite(str(path)))
     path.write_text("gemm m=1 n=1 k=1\n" * 4)
     with pytest.raises(BadInput, match="has more than 3 lines"):
+        read_suite(str(path))
+
+
+@pytest.mark.parametrize("content", ["\n", "#", "gemm m=1 ", "gemm m=1 n=1 k=1 f32,bf16 "])
+def test_a_list_with_more_bytes_than_any_is_refused(tmp_path, content):
+    path = tmp_path / "mine.txt"
+    path.write_text(content * (suites.MOST_LIST_BYTES // len(content) + 1))
+
+    with pytest.raises(BadInput, match="and at most 2097152 are read; expected a list of problems"):
         read_suite(str(path))
 
 

@@ -5,7 +5,7 @@ import pytest
 from deepbench.core.errors import BadInput
 from deepbench.plan.expressions import evaluate
 
-VALUES = {"in": 3, "batch": 8, "heads": 32, "kv_heads": 4, "none": 0}
+VALUES = {"in": 3, "batch": 8, "heads": 32, "kv_heads": 4, "none": 0, "M": 7, "K_2": 10}
 
 
 def value_of(name):
@@ -26,6 +26,7 @@ def value_of(name):
         ("1-batch*2", -15),
         ("(((batch)))", 8),
         ("(in+007)*in", 30),
+        ("M*K_2 + M", 77),
     ],
 )
 def test_products_bind_more_than_sums_and_quotients_are_rounded_down(text, value):

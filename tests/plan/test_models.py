@@ -2,6 +2,7 @@
 
 import csv
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -375,6 +376,99 @@ def test_devices_that_make_no_sense_are_refused(name, sentence):
         read_suite(name)
 
     assert sentence in str(found.value)
+
+
+# ---- files that do more harm than they are long
+
+
+def listed(folder, depth):
+    """A list of lists of lists …, each with ten references; the path of the outermost."""
+    path = folder / "l0.toml"
+    path.write_text(f"suites = {['quick'] * 10}")
+    for level in range(1, depth):
+        before, path = path, folder / f"l{level}.toml"
+        path.write_text(f"suites = {[str(before)] * 10}")
+    return path
+
+
+def test_a_list_of_lists_is_refused_without_reading_all_of_them(tmp_path):
+    path = listed(tmp_path, 8)  # ten million references
+    begin = time.process_time()
+    for ask in (parameters_of, read_suite, left_out):
+        with pytest.raises(BadInput, match=r"l7\.toml lists '.*', which is no model of this version"):
+            ask(str(path))
+
+    assert time.process_time() - begin < 2
+
+
+def test_lists_that_name_each_other_are_refused(tmp_path):
+    for name, other in ("ab", "ba"):
+        (tmp_path / f"{name}.toml").write_text(f'suites = ["{tmp_path / other}.toml"]')
+
+    with pytest.raises(BadInput, match=r"a\.toml lists '.*', which is no model of this version"):
+        parameters_of(str(tmp_path / "a.toml"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("[phases.inference]\nbatch = 2\n", "", "mine.toml has no phases; a model wants a title, phases and kernels"),
+        ("hidden = 64", "hidden = 0x" + "f" * 4000, "mine.toml has a whole number of 16000 bits"),
+        ("batch = 2", "batch = " + "9" * 5000, "mine.toml is not valid TOML: a number has thousands of digits"),
+        ("hidden = 64", "\n".join(f"a{i} = 1" for i in range(1001)), "mine.toml has 1001 sizes in one table"),
+        ("[kernels]", "".join(f"[phases.p{i}]\n" for i in range(101)) + "[kernels]", "mine.toml has 102 phases"),
+        ("gemm m=4", "gemm m=1\n" * 2000 + "gemm m=4", "mine.toml has 2003 kernels; a model has at most 2000"),
+        ("count=3", "a=1 " * 101, "a kernel has at most 100 words, found more after gemm"),
+        ('"Mine"', f'"{"M" * 1001}"', "has 1001 characters; a name has at most 1000"),
+        ("all = '''", "train = 3\nall = '''", "mine.toml: train must be a text"),
+        ('title = "Mine"', f"suites = {['quick'] * 201}", "mine.toml lists 201 suites; at most 200 are read"),
+    ],
+)
+def test_a_model_file_of_absurd_parts_is_refused_at_once(tmp_path, old, new, sentence):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE.replace(old, new, 1))
+    begin = time.process_time()
+    with pytest.raises(BadInput) as raised:
+        read_suite(str(path))
+
+    assert sentence in str(raised.value)
+    assert len(str(raised.value)) < 300
+    assert time.process_time() - begin < 2
+
+
+def test_a_model_without_phases_is_refused_also_with_an_architecture(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('title = "Mine"\narchitecture = "decoder"\n')
+
+    with pytest.raises(BadInput, match="wants phases with plain names"):
+        read_suite(str(path))
+
+
+@pytest.mark.parametrize("op", ["gemm", "batched_gemm", "grouped_gemm"])
+def test_a_product_that_lacks_a_size_is_left_out_with_its_gradients(tmp_path, op):
+    path = tmp_path / "mine.toml"
+    kernel = f"{op} n=3 forward backward_data backward_weights"
+    path.write_text(f'title = "Mine"\n[phases.train]\nbatch = 1\n[kernels]\nall = "{kernel}"')
+
+    assert [] == read_suite(str(path))
+    (only,) = left_out(str(path))
+    assert f"{op} needs " in only.reason or "has no field" in only.reason
+
+
+def test_a_model_larger_than_any_is_refused(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("#" * (models.MOST_MODEL_BYTES + 1))
+
+    with pytest.raises(BadInput, match="has 1048577 bytes, and at most 1048576 are read; expected a model"):
+        read_suite(str(path))
+
+
+def test_sizes_in_capitals_are_names(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(MINE.replace("hidden", "H").replace("tokens", "T_max"))
+
+    (entry,) = read_suite(f"{path}:batch=4")
+    assert "m=256 n=64 k=64 a_t=0 b_t=0" == entry.pattern.problem.text
 
 
 # Of these models a step changes or exchanges other numbers than all parameters: dense layers only, adapters only.

@@ -11,6 +11,7 @@ from deepbench.core.json_lines import from_line, to_line, with_checksum, without
 from deepbench.fleets import file as fleet
 from deepbench.reporting import export
 from deepbench.reporting.page import content
+from deepbench.results import file as result_file
 from deepbench.results.file import Store, damage_text, read_results
 from deepbench.results.summary import summarize
 from tests.conftest import ROOT
@@ -209,3 +210,23 @@ def test_lines_of_a_host_lose_their_checksums_after_they_were_compared(tmp_path)
     assert [samples.header(), record] == fleet.lines_of(text)
     with pytest.raises(ValueError, match="its checksum does not match"):
         fleet.lines_of(text.replace('"round":1', '"round":2'))
+
+
+def test_a_file_of_damaged_lines_is_refused_soon_also_on_request(path, monkeypatch):
+    monkeypatch.setattr(result_file, "MOST_DAMAGED", 3)
+    path.write_bytes(path.read_bytes() + b"\n" * 3)
+    assert [5, 6, 7] == read_results(path, skip_damaged=True).damaged
+    path.write_bytes(path.read_bytes() + b"\n")
+
+    for skip_damaged in (False, True):
+        with pytest.raises(BadInput, match="has more than 3 damaged lines; expected a result file"):
+            read_results(path, skip_damaged=skip_damaged)
+
+
+def test_a_line_that_is_longer_than_any_is_not_read(path, monkeypatch):
+    monkeypatch.setattr(result_file, "LONGEST_LINE_BYTES", max(map(len, path.read_bytes().splitlines(keepends=True))))
+    assert 3 == len(read_results(path).records)
+    path.write_bytes(path.read_bytes() + b"[" * result_file.LONGEST_LINE_BYTES + b"\n")
+
+    with pytest.raises(BadInput, match=r"r\.jsonl, line 5: it has more than [0-9]+ bytes; expected a result file"):
+        read_results(path, skip_damaged=True)

@@ -187,4 +187,4 @@ def test_print_for_programs_takes_any_text(monkeypatch):
     monkeypatch.setattr(sys, "stdout", stream)
     print_for_programs("µ \udcff")
 
-    assert "µ ?".encode() == stream.buffer.getvalue()
+    assert "µ \N{REPLACEMENT CHARACTER}".encode() == stream.buffer.getvalue()

@@ -413,7 +413,7 @@ DECODE = {"batch_size": 2, "num_pages": 9, "len_indptr": 3, "num_kv_indices": 9}
         (
             paged(),
             {**DECODE, "batch_size": 10**6, "len_indptr": 10**6 + 1, "num_kv_indices": 10**7},
-            "it has 1000000 sequences, and at most 4096",
+            "it has 1000000 sequences, and at most 2048",
         ),
         (ragged(), {"total_q": 2**31 - 1, "total_kv": 2**31 - 1, "len_indptr": 1}, "it has a sequence without keys"),
     ],
@@ -770,3 +770,45 @@ def test_the_text_of_a_definition_is_read_with_the_limits_of_suites(tmp_path):
 
     with pytest.raises(BadInput, match="has 67108864 bytes"):
         coverage(str(folder))
+
+
+def test_a_folder_with_too_much_json_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(flashinfer_trace, "MOST_BYTES", 2000)
+    for name in ("a", "b"):
+        write(tmp_path / name, gemm())
+    assert 2 == len(coverage(str(tmp_path)))
+    (tmp_path / "c.json").write_text(json.dumps({"source": "x" * 2000}))
+
+    with pytest.raises(BadInput, match="has more than 2000 bytes in JSON; choose some of its files"):
+        coverage(str(tmp_path))
+
+
+def test_workloads_are_counted_while_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(flashinfer_trace, "MOST_WORKLOADS", 3)
+    folder = write(tmp_path, gemm(), *[workload({"M": 1})] * 4, "not JSON")
+
+    with pytest.raises(BadInput, match="has more than 3 workloads or definitions"):
+        coverage(folder)
+
+
+def test_axes_may_have_capitals_in_expressions(tmp_path):
+    table = gemm()
+    table["axes"] |= {"MK": {"type": "expr", "expression": "M*K_1"}, "K_1": {"type": "const", "value": 5}}
+    table["inputs"]["A"]["shape"] = ["MK", "K"]
+    table["outputs"]["C"]["shape"] = ["MK", "N"]
+    case, _ = the_case(tmp_path, table, {"M": 3})
+
+    assert 15 == case.problem.n
+
+
+def test_references_that_take_long_to_parse_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(flashinfer_trace, "MOST_REFERENCES", 100)
+    for name in ("a", "b"):
+        write(tmp_path / name, {**gemm(), "reference": "x" * 50})
+    assert 2 == len(coverage(str(tmp_path)))
+    write(tmp_path / "c", {**gemm(), "reference": "x"})
+
+    with pytest.raises(
+        BadInput, match="has 101 characters of references; at most 100 are read; choose some of its files"
+    ):
+        coverage(str(tmp_path))

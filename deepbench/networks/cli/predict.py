@@ -12,6 +12,7 @@ from deepbench.api.text import BadInput, command, replacing, shorten
 from deepbench.cli.console import print_summary, print_text
 from deepbench.cli.options import duration, form_options, pairs, require_suffix
 from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import say
 
 if TYPE_CHECKING:
     from deepbench.networks.api import Predicted
@@ -74,9 +75,9 @@ def predict(network: str, by: str, show_all: bool, form: str | None, **words: An
     if found.forecast.file is not None and form is None:
         path = found.forecast.file
         if found.forecast.has_times:
-            print(f"\n{path} has the kernels. To predict from it again:\n  {_again(path)}")
+            say(f"\n{path} has the kernels. To predict from it again:\n  {_again(path)}")
         else:
-            print(f"\n{path} says why no kernel has a time:\n  {command('show', path)}")
+            say(f"\n{path} says why no kernel has a time:\n  {command('show', path)}")
 
 
 def _predicted(network: str, words: dict[str, Any]) -> Predicted:

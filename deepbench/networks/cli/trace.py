@@ -10,6 +10,7 @@ from deepbench.api.text import BadInput, shorten
 from deepbench.cli.console import print_summary, print_text
 from deepbench.cli.options import form_options, pairs, whole
 from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import say
 
 MOST_STEPS = 1_000_000
 
@@ -67,4 +68,4 @@ def trace(
         print_summary(api.trace_summary(found))
     print_text(api.trace_report(found, show_all), form)
     if output is not None and form is None:
-        print(f"\n{output} is a suite. To measure its kernels:\n  deepbench run {output}")
+        say(f"\n{output} is a suite. To measure its kernels:\n  deepbench run {output}")

@@ -20,6 +20,9 @@ GROUPS = {
     **dict.fromkeys(("optimizer",), "optimizer"),
 }
 
+# Of positions of a list in one title: those of a network with layers of several kinds in turn have some ten.
+MOST_RANGES = 20
+
 REST, OTHERS, OVERHEAD = "other kernels", "other operators", "overhead"
 
 
@@ -123,25 +126,39 @@ def _split(place: str) -> tuple[str, int | None, str]:
 
 def _titles(positions: Mapping[int, set[tuple[str, str]]]) -> dict[int, str]:
     """What the positions of a list are called, those that run the same operation alike."""
-    kinds: list[tuple[list[int], set[tuple[str, str]]]] = []
+    before = {position: position for position in positions}
+    """Another position of the same kind; the first of a kind has itself."""
+
+    def first(position: int) -> int:
+        while before[position] != position:
+            before[position] = before[before[position]]
+            position = before[position]
+        return position
+
+    with_run: dict[tuple[str, str] | None, int] = {}
     for position, runs in sorted(positions.items()):
-        same = [kind for kind in kinds if kind[1] & runs or (not kind[1] and not runs)]
-        others = [kind for kind in kinds if kind not in same]
-        kinds = [*others, ([*(p for kind in same for p in kind[0]), position], runs.union(*(k[1] for k in same)))]
+        for run in runs or (None,):
+            a, b = first(position), first(with_run.setdefault(run, position))
+            before[max(a, b)] = min(a, b)
+    kinds: dict[int, list[int]] = {}
+    for position in sorted(positions):
+        kinds.setdefault(first(position), []).append(position)
     if len(kinds) == 1 and len(positions) > 1:
         return dict.fromkeys(positions, "*")
-    return {position: _ranges(sorted(members)) for members, _ in kinds for position in members}
+    titles = {kind: _ranges(members) for kind, members in kinds.items()}
+    return {position: titles[first(position)] for position in positions}
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """`0, 2–5`."""
+    """`0, 2–5`; the first ones of many."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs[:MOST_RANGES]]
+    return ", ".join([*shown, "…"] if len(runs) > MOST_RANGES else shown)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,20 +29,36 @@ from typing import Any
 
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import IMPORT_ERRORS, BadInput, not_loaded, shorten
-from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.core.problem import LARGEST_SIZE
 from deepbench.networks.traces import kernel_rules as rules
 from deepbench.networks.traces.kernel_rules import Window
 from deepbench.networks.traces.kernels import kernel_text
+from deepbench.networks.traces.onnx_file import read_onnx
 from deepbench.networks.traces.recorder import Recorder
-from deepbench.networks.traces.trace import MOST_CALLS, Trace
+from deepbench.networks.traces.trace import Trace
 
-# The largest that its format, Protocol Buffers, can be.
-MOST_BYTES = 2**31 - 1
+# Some 6 s. A language model of 100 layers has 10,000. Functions of a file count as often as they are called.
+MOST = {
+    "operators": 20_000,
+    "inputs and outputs of operators": 300_000,
+    "bytes of operators": 32 * 2**20,
+    "weights and inputs": 50_000,
+}
+MOST_FUNCTION_DEPTH = 50
+
+# Sizes that are computed from sizes, in 1 ms each.
+MOST_COMPUTED = 4000
+
+# Axes of an array, characters of a text such as the equation of `Einsum`, sets of operators, and their versions.
+MOST_AXES = 16
+LONGEST_TEXT = 1000
+MOST_OPSETS = 100
+LATEST_OPSET = 10_000
 
 # Constants with more elements than this are no sizes, and their values are not needed.
 MOST_SIZES = 1024
+MOST_SIZES_BYTES = 2**14
 
 MOST_ELEMENTS = 2**48
 
@@ -123,21 +140,16 @@ def trace_onnx(path: Path, dimensions: Mapping[str, int], title: str | None = No
 def _model(onnx: Any, path: Path) -> Any:
     """The content of the file. Functions of the file are replaced by what they do."""
     name = printable(str(path))
-    content = read_regular(path, MOST_BYTES, "an ONNX file")
-    try:
-        model = onnx.load_model_from_string(content)
-    except Exception as error:  # of Protocol Buffers, which has several
-        raise BadInput(f"{name} is no ONNX file, or it is damaged ({type(error).__name__})") from None
+    model = read_onnx(onnx, path)
     if not model.graph.node:
         raise BadInput(f"{name} has no operator; wanted an ONNX file with a network")
+    _require_few(model, name)
     if model.functions:
         try:
             model = onnx.inliner.inline_local_functions(model)
         except Exception as error:
             reason = shorten(printable(str(error)), 200)
             raise BadInput(f"{name} has functions that cannot be replaced by their operators ({reason})") from None
-    if len(model.graph.node) > MOST_CALLS:
-        raise BadInput(f"{name} has {len(model.graph.node)} operators; a trace has at most {MOST_CALLS}")
     for node in model.graph.node:
         if node.op_type in CONTROL_FLOW and node.domain in OWN_DOMAINS:
             raise BadInput(
@@ -145,6 +157,43 @@ def _model(onnx: Any, path: Path) -> Any:
                 "runs a network of its own, and such operators are not read; export the network without control flow"
             )
     return model
+
+
+def _require_few(model: Any, name: str) -> None:
+    """`BadInput` if the operators are too many once functions are replaced by what they do."""
+    if len(model.opset_import) > MOST_OPSETS:
+        raise BadInput(f"{name} names {len(model.opset_import)} sets of operators; at most {MOST_OPSETS} are read")
+    if wrong := [o.version for o in model.opset_import if not 1 <= o.version <= LATEST_OPSET]:
+        raise BadInput(f"{name} has operators of opset {wrong[0]}; wanted a version from 1 to {LATEST_OPSET}")
+    bodies = {(f.domain, f.name, getattr(f, "overload", "")): f.node for f in model.functions}
+    known: dict[tuple[str, str, str], Counter[str]] = {}
+
+    def size_of(nodes: Any, depth: int) -> Counter[str]:
+        if depth > MOST_FUNCTION_DEPTH:
+            raise BadInput(
+                f"{name} has functions that call each other more than {MOST_FUNCTION_DEPTH} deep, or forever"
+            )
+        total = Counter[str]()
+        for node in nodes:
+            key = (node.domain, node.op_type, getattr(node, "overload", ""))
+            if key in bodies:
+                if key not in known:
+                    known[key] = size_of(bodies[key], depth + 1)
+                total.update(known[key])
+            else:
+                total.update(dict(zip(MOST, (1, len(node.input) + len(node.output), node.ByteSize()), strict=False)))
+            for attribute in node.attribute:
+                for graph in (attribute.g, *attribute.graphs):
+                    total.update(size_of(graph.node, depth + 1))
+        return total
+
+    found = size_of(model.graph.node, 0)
+    found["weights and inputs"] = len(model.graph.initializer) + len(model.graph.input)
+    for what, most in MOST.items():
+        if found[what] > most:
+            raise BadInput(
+                f"{name} has {found[what]} {what}, with its functions; at most {most} are read; trace a smaller network"
+            )
 
 
 @dataclass(frozen=True)
@@ -222,6 +271,9 @@ class _OnnxGraph:
         self.open: list[str] = []
         """Names of the dimensions that the file leaves open."""
         self.used: set[str] = set()
+        self.computed = 0
+        self.only_stated: set[str] = set()
+        """Names of arrays whose shapes the file states, and the package `onnx` does not confirm."""
         for tensor in self.graph.sparse_initializer:
             raise BadInput(f"{name} has sparse weights ({shorten(printable(tensor.values.name))}), which are not read")
         for dimension, value in stated.items():
@@ -278,7 +330,8 @@ class _OnnxGraph:
     def _constant(self, name: str, value: Any) -> None:
         """An array of the file. Values of large ones are not needed."""
         self._add(name, self.onnx.helper.make_tensor_type_proto(value.data_type, list(value.dims)), True)
-        if math.prod(value.dims) <= MOST_SIZES and value.data_location != value.EXTERNAL:
+        is_small = math.prod(value.dims) <= MOST_SIZES and value.ByteSize() <= MOST_SIZES_BYTES
+        if is_small and value.data_location != value.EXTERNAL:
             self.values[name] = value
 
     def _add(self, name: str, kind: Any, is_constant: bool) -> _Tensor | None:
@@ -288,6 +341,10 @@ class _OnnxGraph:
             return None
         word, element = TYPES.get(kind.tensor_type.elem_type, ("unknown", 1.0))
         shape = tuple(int(d.dim_value) for d in kind.tensor_type.shape.dim)
+        if len(shape) > MOST_AXES:
+            raise BadInput(
+                f"{self.name}: {shorten(printable(name))!r} has {len(shape)} axes; at most {MOST_AXES} are read"
+            )
         if any(n < 0 for n in shape) or math.prod(shape) > MOST_ELEMENTS:
             raise BadInput(f"{self.name}: {shorten(printable(name))!r} has an impossible shape, {shape}")
         buffer = self.record.buffer(math.ceil(math.prod(shape) * element))
@@ -302,6 +359,9 @@ class _OnnxGraph:
         values = {n: self.values[n] for n in node.input if n in self.values}
         if node.op_type in UNINFERRED and not domain:
             return [self._result(n, self.types[node.input[0]], is_constant) for n in node.output]
+        if not domain and (long := [a.name for a in node.attribute if len(a.s) > LONGEST_TEXT]):
+            what = f"{printable(node.op_type)} has a text of more than {LONGEST_TEXT} characters"
+            raise BadInput(f"{self.name}: {what} ({shorten(printable(long[0]))})")
         inferred: Mapping[str, Any] = {}
         try:
             schema = self.onnx.defs.get_schema(node.op_type, self.opsets.get(domain, 1), domain)
@@ -351,6 +411,8 @@ class _OnnxGraph:
                     continue
                 missing = self._fill(name, kind)
             if not missing:
+                if kind is not inferred:
+                    self.only_stated.add(name)
                 return self._add(name, kind, is_constant)
         shown = shorten(printable(name))
         if not missing:
@@ -366,6 +428,14 @@ class _OnnxGraph:
         known = [n in self.values for n in node.input if n]
         if node.op_type not in SIZES or not all(known) or any(t is None or t.size > MOST_SIZES for t in results):
             return
+        # Another file is not read, and a result may be larger than the file says.
+        if any(map(_is_elsewhere, node.attribute)) or not self.only_stated.isdisjoint(node.output):
+            return
+        self.computed += 1
+        if self.computed > MOST_COMPUTED:
+            raise BadInput(
+                f"{self.name} computes more than {MOST_COMPUTED} sizes; export it with sizes, or simplify it"
+            )
         from onnx.reference import ReferenceEvaluator
 
         to_array, from_array = self.onnx.numpy_helper.to_array, self.onnx.numpy_helper.from_array
@@ -462,6 +532,12 @@ class _OnnxGraph:
         if node.kind == "Cast":
             return node.input(0).kind == node.output.kind
         return node.kind in VIEWS
+
+
+def _is_elsewhere(attribute: Any) -> bool:
+    """Whether the values of an array in an attribute are in another file."""
+    sparse = [array for s in (attribute.sparse_tensor, *attribute.sparse_tensors) for array in (s.values, s.indices)]
+    return any(array.data_location == array.EXTERNAL for array in (attribute.t, *attribute.tensors, *sparse))
 
 
 def _place(node: Any) -> str:

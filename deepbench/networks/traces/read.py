@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput, shorten
-from deepbench.core.files import read_regular
+from deepbench.core.json_lines import printable
 from deepbench.networks.traces.trace import SUFFIX, Trace, parse_trace
 from deepbench.plan import suites
-from deepbench.plan.models import TRAIN
+from deepbench.plan.models import TRAIN, load_table
 
 if TYPE_CHECKING:
     from deepbench.networks.traces.program import Program
@@ -122,11 +122,7 @@ def _traced(program: Program, source: str) -> Trace:
 
 def read_suite_trace(path: Path) -> Trace:
     """The trace of a suite that `deepbench trace` wrote; `BadInput` for other files."""
-    import tomllib
-
-    wanted = "a suite that deepbench trace wrote"
-    try:
-        table = tomllib.loads(read_regular(path, suites.MOST_SUITE_BYTES, wanted).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(f"{path} is not valid TOML: {error}; wanted {wanted}") from None
-    return parse_trace(table, path.name)
+    name, wanted = printable(path.name), "a suite that deepbench trace wrote"
+    if path.suffix.lower() != SUFFIX:
+        raise BadInput(f"wanted {wanted}, whose name ends in {SUFFIX}, found {shorten(name)!r}")
+    return parse_trace(load_table(suites.toml_text(path, wanted), name), name)

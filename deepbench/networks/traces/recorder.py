@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from deepbench.core.errors import BadInput
 from deepbench.core.words import count
-from deepbench.networks.traces.trace import MOST_BUFFERS, MOST_CALLS, Trace, TracedCall
+from deepbench.networks.traces.trace import MOST_CALLS, Trace, TracedCall, require_few
 
 
 @dataclass
@@ -59,8 +59,8 @@ class Recorder:
             if (reads, writes) != (call.reads, call.writes):
                 call = replace(call, reads=reads, writes=writes)
             calls.append(call)
-        if len(numbers) > MOST_BUFFERS:
-            raise BadInput(f"the network has {len(numbers)} buffers; a trace has at most {MOST_BUFFERS}")
+        uses = sum(len(call.reads) + len(call.writes) for call in calls)
+        require_few(len(calls), len(numbers), uses, "the network")
         return Trace(
             title=title,
             source=source,

@@ -22,11 +22,15 @@ from deepbench.core.case import parse_pattern
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
-from deepbench.plan.models import TRACE
+from deepbench.plan.models import MOST_LINES, MOST_TRACE_BYTES, TRACE, require_text
 
-# A step with more of them is not one of a network.
-MOST_CALLS = 1_000_000
-MOST_BUFFERS = 1_000_000
+# A step with more of them is not one of a network: those of large models have 10,000 calls. Predictions take some 8 s.
+MOST_CALLS = 100_000
+MOST_BUFFERS = 100_000
+MOST_USES = 400_000  # of buffers, which calls read and write
+
+# Views, and the operators that one call stands for, which are only counted.
+MOST_OPERATORS = 1_000_000
 MOST_BYTES = 2**60
 
 # What the files of traced suites end in.
@@ -99,12 +103,20 @@ class Trace:
         """Write a suite that `deepbench run` measures; its name ends in `.suite`. A file that exists is replaced."""
         if Path(path).suffix.lower() != SUFFIX:
             raise BadInput(f"a suite of a trace ends in {SUFFIX}, such as my{SUFFIX}; found {shorten(str(path))!r}")
+        content = suite_text(self).encode()
+        sizes = (("bytes", len(content), MOST_TRACE_BYTES), ("kernels", len(self.counts), MOST_LINES))
+        for what, size, most in sizes:
+            if size > most:
+                raise BadInput(
+                    f"the suite of this trace would have {size} {what}, and at most {most} are read; "
+                    "trace a smaller network, or fewer steps"
+                )
         with replacing(Path(path)) as file:
-            file.write_text(suite_text(self), encoding="utf-8")
+            file.write_bytes(content)
 
     def __repr__(self) -> str:
         calls = f"{len(self.calls)} calls of {len(self.counts)} kernels and others"
-        return f"<Trace of {self.title}: a {self.phase}, {calls}>"
+        return f"<Trace of {printable(self.title)}: a {self.phase}, {calls}>"
 
     @cached_property
     def reuse_distances(self) -> tuple[Mapping[int, int], ...]:
@@ -221,37 +233,47 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
     own = table.get(TRACE)
     if not isinstance(own, Mapping):
         raise BadInput(f"{named} has no table {TRACE}; wanted a suite that deepbench trace wrote")
-    lines = str(table.get("kernels", {}).get("all", "")).splitlines()
-    kernels = [_without_count(line) for line in lines if line.split("#")[0].strip()]
+    texts = require_text(table.get("kernels", {}).get("all", ""), "all", named).splitlines()
+    lines = [line for line in texts if line.partition("#")[0].strip()]
+    kernels = [_without_count(line) for line in lines]
+    if len(kernels) > MOST_LINES:
+        raise BadInput(f"{named} has {len(kernels)} kernels; a model has at most {MOST_LINES}")
     for kernel in kernels:
         parse_pattern(kernel)
-    buffers = tuple(_number(word, MOST_BYTES, named) for word in str(own.get("buffers", "")).split())
+    sizes = require_text(own.get("buffers", ""), "buffers", named).split()
+    buffers = tuple(_number(word, MOST_BYTES, named) for word in sizes)
     operators, places = (_texts(own.get(name), name, named) for name in ("operators", "places"))
     views = own.get("views", 0)
-    texts = str(own.get("calls", "")).splitlines()
-    if len(texts) > MOST_CALLS or len(buffers) > MOST_BUFFERS or not isinstance(views, int) or views < 0:
-        raise BadInput(f"{named}: the table {TRACE} has more calls or buffers than a network, or no number of views")
+    texts = require_text(own.get("calls", ""), "calls", named).splitlines()
+    require_few(len(texts), len(buffers), sum(text.count(",") for text in texts), named)
+    if not isinstance(views, int) or not 0 <= views <= MOST_OPERATORS:
+        raise BadInput(f"{named}: views must be a whole number up to {MOST_OPERATORS}, found {shorten(repr(views))}")
     calls = []
+    counts = Counter[int]()
     for text in texts:
-        words = text.split()
-        if len(words) != 7:
-            raise BadInput(f"{named}: wanted seven words for a call, found {shorten(text)!r}")
-        kernel, operator, place, count, moved, reads, writes = words
+        if (match := _CALL.fullmatch(text)) is None:
+            raise _wrong_call(text, named)
+        kernel, operator, place, count, moved, reads, writes = match.groups()
+        number = None if kernel == "-" else _number(kernel, len(kernels) - 1, named)
+        if number is not None:
+            counts[number] += 1
         calls.append(
             TracedCall(
                 operators[_number(operator, len(operators) - 1, named)],
-                None if kernel == "-" else kernels[_number(kernel, len(kernels) - 1, named)],
+                None if number is None else kernels[number],
                 places[_number(place, len(places) - 1, named)],
                 _numbers(reads, len(buffers) - 1, named),
                 _numbers(writes, len(buffers) - 1, named),
                 _number(moved, MOST_BYTES, named),
-                _number(count, MOST_CALLS, named),
+                _number(count, MOST_OPERATORS, named),
             )
         )
+    for number, line in enumerate(lines):
+        _check_count(line, counts[number], named)
     parameters = table.get("sizes", {}).get("parameters")
     return Trace(
-        title=str(table.get("title", named)),
-        source=str(table.get("source", "")),
+        title=require_text(table.get("title", named), "title", named),
+        source=require_text(table.get("source", ""), "source", named),
         is_training=TRAIN in table.get("phases", {}),
         calls=tuple(calls),
         buffers=buffers,
@@ -261,13 +283,35 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
     )
 
 
+def require_few(calls: int, buffers: int, uses: int, named: str) -> None:
+    """`BadInput` where a step has more than one of a network."""
+    for what, found, most in (("calls", calls, MOST_CALLS), ("buffers", buffers, MOST_BUFFERS)):
+        if found > most:
+            raise BadInput(
+                f"{named} has {found} {what}; a trace has at most {most}; trace a smaller one, or fewer steps"
+            )
+    if uses > MOST_USES:
+        raise BadInput(f"the calls of {named} read and write {uses} buffers; a trace has at most {MOST_USES} such uses")
+
+
+def _check_count(line: str, calls: int, named: str) -> None:
+    """`BadInput` where a kernel has another count than the calls of the trace: its two halves contradict each other."""
+    stated = [word for word in line.partition("#")[0].split() if word.startswith("count=")] or ["count=1"]
+    if stated != [f"count={calls}"]:
+        raise BadInput(
+            f"{named}: the table {TRACE} calls {shorten(_without_count(line))!r} {calls} times, and the line of this "
+            f"kernel says {shorten(' '.join(stated))}; write the suite again with deepbench trace"
+        )
+
+
 def general_place(place: str) -> str:
     """`layers.*.attention` for `layers.3.attention`, so that equal layers are one place."""
     return re.sub(r"(?<![A-Za-z_0-9])[0-9]+(?![A-Za-z_0-9])", "*", place)
 
 
 def _comment(places: Counter[str]) -> str:
-    named = [place for place, _ in places.most_common() if place]
+    # Neither the end of a line nor that of the text, and no escape.
+    named = [printable(place).replace("\\", "/").replace('"', "'") for place, _ in places.most_common() if place]
     if not named:
         return ""
     more = f" and {len(named) - 1} more places" if len(named) > 2 else f" and {named[1]}" if len(named) > 1 else ""
@@ -284,6 +328,19 @@ def _without_count(line: str) -> str:
     return " ".join(word for word in words if not word.startswith("count="))
 
 
+# A call: its kernel or none, four numbers, and the buffers that it reads and writes, or none.
+_CALL = re.compile(r"(N|-) (N) (N) (N) (N) (N(?:,N)*|-) (N(?:,N)*|-)".replace("N", "[0-9]{1,19}"))
+_NUMBERS = re.compile(r"[0-9]{1,19}(?:,[0-9]{1,19})*|-")
+
+
+def _wrong_call(text: str, named: str) -> BadInput:
+    """What is wrong with a line that is no call."""
+    words = text.split()
+    if wrong := [word for word in words if not _NUMBERS.fullmatch(word)]:
+        return BadInput(f"{named}: wanted a whole number of at most 19 digits, found {shorten(wrong[0])!r}")
+    return BadInput(f"{named}: wanted seven words for a call, found {shorten(text)!r}")
+
+
 def _number(word: str, most: int, named: str) -> int:
     if not (word.isascii() and word.isdecimal() and len(word) < 20 and int(word) <= most):
         raise BadInput(f"{named}: wanted a whole number up to {most}, found {shorten(word)!r}")
@@ -291,7 +348,10 @@ def _number(word: str, most: int, named: str) -> int:
 
 
 def _numbers(word: str, most: int, named: str) -> tuple[int, ...]:
-    return () if word == "-" else tuple(_number(part, most, named) for part in word.split(","))
+    numbers = () if word == "-" else tuple(map(int, word.split(",")))
+    if numbers and max(numbers) > most:
+        raise BadInput(f"{named}: wanted whole numbers up to {most}, found {shorten(word)!r}")
+    return numbers
 
 
 def _texts(value: object, name: str, named: str) -> list[str]:

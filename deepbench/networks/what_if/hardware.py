@@ -28,7 +28,6 @@ dealt out to units in tiles, such as [128, 64] elements of a product.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -42,6 +41,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.core.precision import PRECISIONS
+from deepbench.core.toml import parse_toml
 from deepbench.judge.limits import Limits
 from deepbench.networks.traces.trace import quoted
 from deepbench.networks.what_if.knobs import Knob
@@ -190,11 +190,7 @@ class Hardware:
     @classmethod
     def parse(cls, text: str, named: str = "the hardware") -> Hardware:
         """The hardware that a text in TOML describes."""
-        try:
-            table = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-            raise BadInput(f"{named} is not valid TOML: {printable(str(error))[:200]}") from None
-        return _Reader(named).hardware(table)
+        return _Reader(named).hardware(parse_toml(text, named))
 
     def toml(self) -> str:
         """The text of a file with these values."""

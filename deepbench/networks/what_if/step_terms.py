@@ -13,8 +13,11 @@ OTHERS, OVERHEAD = "other operators", "overhead of operators"
 
 
 def application_of(prediction: Prediction) -> ModelledApplication:
-    """The terms of a step. Kernels and other operators with a disturbed time, or none, are left out and counted."""
-    trusted = [part for part in prediction.parts if part.time is not None and not part.disturbed]
+    """The terms of a step. Kernels and other operators with a disturbed time, or none, are left out and counted.
+
+    What takes no time at all is no term: nothing divides by it.
+    """
+    trusted = [part for part in prediction.parts if part.time and part.time.seconds > 0 and not part.disturbed]
     terms = [_term(part) for part in trusted]
     trace = prediction.trace
     others, left_out = len(trace.others), sum(part.disturbed for part in prediction.parts)

@@ -65,13 +65,16 @@ class LogText:
             assert match is not None, "only the last one is None"
             library: Library = match.lastgroup  # type: ignore[assignment]
             start = match.start()
+            if start < comment_end:
+                self.comments += 1
+                continue
+            # Nothing is searched beyond the next beginning: a line may have a million of them.
             limit = following.start() if following else len(text)
-            newline = text.find("\n", start, start + MOST_CHARACTERS)
-            line_end = newline if newline >= 0 else min(len(text), start + MOST_CHARACTERS)
+            line_end = _line_end(text, start, limit)
             earliest = max(end, start - MOST_CHARACTERS)
             before = text[max(earliest, text.rfind("\n", earliest, start) + 1) : start]
-            if start < comment_end or _is_comment(before):
-                comment_end = line_end
+            if _is_comment(before):
+                comment_end = _line_end(text, start, len(text))
                 self.comments += 1
             elif library == "cudnn":
                 end = min(limit, start + MOST_CHARACTERS)
@@ -83,6 +86,13 @@ class LogText:
                     found, end = _whole_command(text, found, before, end, limit)
                     found += text[end : end + 1]
                 yield FoundCall(library, found, before)
+
+
+def _line_end(text: str, start: int, limit: int) -> int:
+    """Where the line ends, or where there is nothing more to read of it."""
+    limit = min(limit, start + MOST_CHARACTERS)
+    newline = text.find("\n", start, limit)
+    return newline if newline >= 0 else limit
 
 
 def _is_comment(before: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import partial
 
 from deepbench.core.case import Case
@@ -74,6 +75,9 @@ def operation_graph(gpu: Runtime, case: Case, arrays: Arrays) -> cudnn.Descripto
         tensor = cudnn.tensor(gpu, number, type_name(arrays[name].dtype), sizes, strides)
         operation.set(attribute, cudnn.DESCRIPTOR, tensor)
     scale = case.operation.facts(case).get("scale", 1.0)
+    if case.operation.result_type(case) == "s32":
+        # cuDNN 9.19 multiplies sums in s32 by the bits of alpha as an s32: on an H200, by 1065353216 for 1.0.
+        scale = ctypes.c_float.from_buffer(ctypes.c_int32(1)).value
     operation.set(alpha, cudnn.FLOAT, scale).set(beta, cudnn.FLOAT, 0.0).finish()
     return cudnn.Descriptor(gpu, cudnn.OPERATION_GRAPH).set(cudnn.GRAPH_OPERATIONS, cudnn.DESCRIPTOR, operation)
 

@@ -205,7 +205,7 @@ class AmdSmi(Sensors):
         return count.value * microjoules.value / 1000 if status == 0 else None
 
 
-class Load:
+class LoadReadings:
     """What the sensors showed while calls ran."""
 
     def __init__(self) -> None:

@@ -65,7 +65,7 @@ class EventTimer:
         self._start, self._end = gpu.new_event(), gpu.new_event()
         self.clock = "events"
         """How the last sample was taken: `graph`, `stalled events` or `events`."""
-        self._load = telemetry.Load()
+        self._load = telemetry.LoadReadings()
         self._next_reading = 0.0
 
     def __call__(self, repeats: int) -> int:
@@ -201,7 +201,7 @@ class EventTimer:
         at_once = min(0.05 / max(self._call_s or 0.05, 1e-7), MOST_ENERGY_CALLS)
         repeats = max(1, round(at_once / self._calls))
         self(repeats)  # captures the graph before the window starts
-        self._load = telemetry.Load()
+        self._load = telemetry.LoadReadings()
         before, start, total = self._sensors.energy_mj(), perf_counter(), 0
         if before is None:
             return None

@@ -236,7 +236,8 @@ def _why_unknown(unknown: Sequence[NearestLimit]) -> str:
         TOO_SLOW: "the probes of the limits were slower than the problems",
     }
     found = [words for why, words in whys.items() if any(why in limit.evidence for limit in unknown)]
-    return f"{' or '.join(found)}; measure again on a quiet machine"
+    where = " on a quiet machine" if any(DISTURBED in limit.evidence for limit in unknown) else ""
+    return f"{' or '.join(found)}; measure again{where}"
 
 
 def listed(parts: Sequence[str]) -> str:

@@ -33,7 +33,11 @@ def prepare(
         layouts.refuse_workspace(needed)
         variant = cudnn.variant(gpu, addresses, gpu.workspace(max(needed, 1))[0])
         call = backend.prepare_call("cudnnBackendExecute", backend.handle, plan.handle, variant.handle)
-        notes = {"implementation": cudnn.name(config), "workspace_bytes": needed}
+        notes = {
+            "implementation": cudnn.name(config),
+            "algorithm": cudnn.algorithm(config),
+            "workspace_bytes": needed,
+        }
         return backend.kernel([call], buffers, arrays, notes, plan, variant, config)
 
     if case.text in plans:  # with `cache=cold`: another set of buffers

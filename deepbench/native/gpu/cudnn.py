@@ -55,7 +55,7 @@ NOTES = {
     7: "Winograd 6x6",
     8: "Winograd 13x13",
 }
-TENSOR_CORES, CONVERTED_DOWN, REDUCED = 0, 1, 2
+TENSOR_CORES, CONVERTED_DOWN, REDUCED, FOURIER, WINOGRAD = 0, 1, 2, 3, {5, 6, 7, 8}
 MOST_KNOBS = 64
 
 
@@ -157,6 +157,12 @@ def identity(config: Descriptor) -> tuple[Any, ...]:
 def notes(config: Descriptor) -> set[int]:
     """The numerical notes of its engine, as in NOTES."""
     return set(engine(config).get(ENGINE_NUMERICAL_NOTES, NOTE, len(NOTES) + 8))
+
+
+def algorithm(config: Descriptor) -> str:
+    """What an engine computes convolutions by: `fft`, `winograd`, or else `direct`."""
+    found = notes(config)
+    return "fft" if FOURIER in found else "winograd" if found & WINOGRAD else "direct"
 
 
 def plan(

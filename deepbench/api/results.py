@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deepbench.judge.devices import DeviceScaling
     from deepbench.judge.gate import GateVerdict
     from deepbench.judge.limits import Limits
+    from deepbench.reporting.page.preset import Preset
     from deepbench.reporting.sections import Sections
     from deepbench.reporting.site import SitePage
     from deepbench.results.file import ResultFile
@@ -235,6 +236,7 @@ class FileResults(ABC):
         title: str | None,
         against: Sequence[str],
         networks: Sequence[str | Path],
+        preset: Preset,
     ) -> None:
         """Write a page about files of this kind; the first is compared with each of the others."""
         results[0].refuse("a report is about files of kernels or of applications")
@@ -545,14 +547,13 @@ class Results(FileResults):
         title: str | None,
         against: Sequence[str],
         networks: Sequence[str | Path],
+        preset: Preset,
     ) -> None:
         """Write a page about files of kernels; the first is compared with each of the others."""
         from deepbench.reporting.page import report as page
-        from deepbench.results import published
 
-        machines = [published.find(name) for name in against]
         steps = wing("networks").steps_of(networks) if networks else None
-        page.write_report([r.file for r in results], machines, output, title, steps)
+        page.write_report([r.file for r in results], against, output, title, steps, preset)
 
     def __repr__(self) -> str:
         return f"{self._heading}\n{self.table()}" if self.summaries else self._heading

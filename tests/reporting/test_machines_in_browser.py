@@ -12,6 +12,7 @@ from deepbench.plan.suites import read_suite
 from deepbench.reporting import ranking as tables
 from deepbench.reporting import site
 from deepbench.reporting.page import content
+from deepbench.reporting.page.preset import Preset
 from deepbench.reporting.page.report import write_report
 from deepbench.results import published
 from deepbench.results.file import read_results
@@ -157,6 +158,22 @@ def test_prices_are_neither_stored_nor_kept(visit, three):
     page.reload()
     ready(page)
     assert "" == price(page, "fast.jsonl").input_value()
+
+
+def test_an_application_and_prices_of_the_command_line_are_chosen_at_first(visit, files, tmp_path):
+    preset = Preset([T4], "OCR", {**PRICES, T4: 0.5})
+    write_report(files, [], tmp_path / "preset.html", None, preset=preset)
+    page = visit(tmp_path / "preset.html")
+
+    assert "OCR (server)" == select(page, "Application").input_value()
+    assert "cost" == select(page, "Rank by").input_value()
+    assert "5" == price(page, "fast.jsonl").input_value()
+    assert page.get_by_label("NVIDIA T4 (2019)", exact=True).is_checked()
+    machines = machines_of(files, PRICES)
+    machines.append(Machine(T4, "imported", totals.of_summaries(published.summaries(T4)), 0.5))
+    (ranking,) = [r for r in rankings(machines, competing(())) if r.title == "OCR (server)"]
+    assert tables.answer(ranking) == answer(page)
+    assert "Prices that you enter are neither stored nor sent." in page.inner_text("[data-machines]")
 
 
 def test_a_matrix_by_cost_says_what_its_cells_are_and_where_a_price_is_missing(visit, three):

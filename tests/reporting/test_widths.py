@@ -218,7 +218,7 @@ ALWAYS = {
     "many libraries": ("problem", "type", *(f"Library{i}" for i in range(9))),
     "numbers of threads": ("problem", "threads", "library", "time"),
     "published machines": ("machine", "year", "results"),
-    "with a published machine": ("problem", "type", "library", "time", "published", "published is"),
+    "with a published machine": ("operation", "problem", "type", "library", "time", "published", "published is"),
     "all published machines": ("machine", "cases"),
     "ranks": ("elements", "ranks", "type", "fastest", "time", "bus GB/s"),
     "predictions": ("library", "type", "bytes", "16 ranks", "8192 ranks"),

@@ -1,14 +1,17 @@
 """Published results: all are present, their errors are marked, and ours are matched with them."""
 
 import csv
+import io
 from collections import Counter
 from importlib import resources
 
 import pytest
+from rich.console import Console
 
 from deepbench.api.published import published as results_of
 from deepbench.core.errors import BadInput
 from deepbench.judge.published import best_matches, differences, match, sheet_rate
+from deepbench.plan.suites import read_suite
 from deepbench.reporting import published as report
 from deepbench.results import published
 from deepbench.results.file import lines_of, read_results
@@ -123,7 +126,30 @@ def test_equal_work_is_matched():
     (found,) = match(summaries, "NVIDIA T4")  # int8 in the server suite, nothing of this in training
     assert ("i8", "int8") == (found.ours.record["precision"], found.theirs.record["notes"]["their_precision"])
     assert found.ratio == pytest.approx(0.999e-3 / 0.3, rel=0.01)
-    assert any("zeros" in text for text in differences([found], "NVIDIA T4"))
+    found_texts = differences([found], "NVIDIA T4")
+    assert any("zeros" in text for text in found_texts)
+    # People read one vocabulary: i8 on both sides is no difference of the precision.
+    assert not any(text.startswith("precision:") for text in found_texts)
+    assert ["i8"] == [row["precision"] for row in report.matched([found]).rows]
+
+
+def test_people_read_our_words_for_precisions():
+    words = {word for row in report.machines().rows for word in row["precisions"].split(", ")}
+    assert {"f32", "f16", "i8"} == words
+
+
+def test_80_columns_have_room_for_products_and_convolutions():
+    texts = [
+        f"{e.pattern.op} {e.pattern.problem.text} forward f32 onednn threads=2" for e in read_suite("deepbench/server")
+    ]
+    known = [text for text in texts if not text.startswith("all_reduce")]
+    file = io.StringIO()
+    report.among_all(summarize(samples.measured(text=text) for text in known)).print(
+        Console(file=file, width=80, force_terminal=True, color_system=None)
+    )
+
+    assert {"gemm", "conv"} <= set(file.getvalue().splitlines()[0].split())
+    assert "Not shown at this width: " in file.getvalue()
 
 
 def test_a_layer_in_training_matches_one_in_training():

@@ -120,7 +120,7 @@ def rank(
     if not rankings:
         raise BadInput(
             f"{', '.join(shorten(str(m)) for m in machines)}: no case comes from a suite that names applications; "
-            "run deepbench/server, deepbench/train or deepbench/device"
+            "run rank (ten minutes), deepbench/server, deepbench/train or deepbench/device"
         )
     if application is None:
         return Ranked(found, rankings, files, True)

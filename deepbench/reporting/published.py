@@ -18,7 +18,7 @@ from deepbench.results.summary import Summary
 PUBLISHED_OVER_OURS = "published_over_ours"
 """The name of the ratio of a published time and ours in exports."""
 
-RATIO = ratio_columns(PUBLISHED_OVER_OURS, "published is")
+RATIO = ratio_columns(PUBLISHED_OVER_OURS, "vs ours")
 
 INTERVAL = [replace(column, narrow=max(1, column.narrow)) for column in RATIO[1:]]
 """Its interval, which a narrow terminal can spare: of our times only, since published ones have none."""

@@ -137,7 +137,7 @@ def test_the_page_says_what_the_command_says(visit, three, files, prices):
         assert units.seconds(row["time"]) == shown["Total time"]
         assert units.plus_minus(row["±"]) == shown["±"]
         assert str(row["rank"]) == shown["Rank"]
-        assert shown["Than the best"].endswith(row["interval"] or "")
+        assert shown["vs best"].endswith(row["interval"] or "")
 
 
 def test_prices_are_neither_stored_nor_kept(visit, three):
@@ -196,7 +196,7 @@ def test_best_with_a_question_mark_is_explained_wherever_it_occurs(visit, three)
     page.get_by_role("checkbox", name="fast.jsonl").uncheck()
     assert explained in page.inner_text("[data-machines]")
     choose(page, "Application", "OCR (server)")
-    assert "best?" == cells(page)[0]["Than the best"]
+    assert "best?" == cells(page)[0]["vs best"]
     assert explained in page.inner_text("[data-machines]")
 
 
@@ -294,7 +294,7 @@ def test_where_a_machine_lacks_kernels_the_ratio_over_the_common_ones_is_shown(v
     assert expected in cells(page)[0][name]
     choose(page, "Application", "Keyword Spotting (device)")
     row = next(r for r in cells(page) if r["Machine"] == name)
-    assert expected == row["Than the best"]
+    assert expected == row["vs best"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -200,7 +200,7 @@ function rankingTable(ranking) {
     number("half", "±", (p) => format.plusMinus(format.halfWidth(p.total)) + (p.total.single_process && p.total.low_s != null ? "*" : "")),
     members.some((p) => costOf(p) != null) && number("cost", "Cost of a million passes", (p) => (p.total.time_s == null ? "–" : VALUES.cost.show(costOf(p)))),
     members.some((p) => p.total.joules != null) && number("joules", "Energy", (p) => format.joules(p.total.joules)),
-    number("ratio", "Than the best", comparedCell),
+    number("ratio", "vs best", comparedCell),
     column("precision", "Precision", (p) => `${p.total.precision}${threadsOf(p.total)}`),
     number("kernels", "Kernels", (p) => coverageCell(p.total)),
     column("kind", "Source", (p) => p.machine.kind),

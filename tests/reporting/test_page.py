@@ -444,6 +444,17 @@ def test_a_page_compares_with_a_published_machine_by_a_part_of_its_name(tmp_path
         deepbench.report(mine, tmp_path / "page.html", against=["abacus"])
 
 
+def test_disturbed_times_are_on_pages_of_two_files_and_of_published_machines(tmp_path):
+    text = "gemm m=5124 n=700 k=2048 a_t=0 b_t=0 forward i8 mkl threads=2"
+    for name in "ab":
+        samples.write(tmp_path / f"{name}.jsonl", [samples.disturbed(seconds=0.2, text=text)])
+    deepbench.report([tmp_path / "a.jsonl", tmp_path / "b.jsonl", "T4"], tmp_path / "page.html")
+    pairs = embedded_in((tmp_path / "page.html").read_text())["pairs"]
+
+    assert ["b.jsonl", "NVIDIA T4", "NVIDIA T4"] == [pair["second"] for pair in pairs]
+    assert all(isinstance(pair["cases"][0]["first"], float) for pair in pairs)
+
+
 def test_published_machines_are_named_like_files(tmp_path):
     mine = str(samples.write(tmp_path / "mine.jsonl", samples.ocr()))
     deepbench.report([mine, "V100", "1080"], tmp_path / "page.html", against=["NVIDIA Tesla V100"])

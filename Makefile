@@ -90,7 +90,7 @@ clean:
 	find deepbench -name '*.so' -delete
 
 .venv/run: .venv/created
-	$(PIP) --editable '.[mkl,scipy,mpi]'
+	$(PIP) --editable '.[mkl,scipy,mpi,report]'
 	@touch $@
 
 .venv/test: .venv/created

@@ -16,6 +16,7 @@ All published times are those of the list `deepbench/train` in f32: 160 products
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -230,7 +231,8 @@ def signed(value: float) -> str:
 def example() -> list[str]:
     """What the command in the page prints."""
     words = [sys.executable, "-m", "deepbench", "whatif", "results/xeon-amx-2vcpu.jsonl.gz", *EXAMPLE]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    wide = {**os.environ, "COLUMNS": "400"}
+    done = subprocess.run(words, cwd=ROOT, env=wide, capture_output=True, text=True, check=True)
     head, table, *_ = done.stdout.split("\n\n")
     shown = [textwrap.fill(line, 118) for line in head.splitlines()]
     command = f"$ deepbench whatif results/xeon-amx-2vcpu.jsonl.gz {' '.join(EXAMPLE[:4])} \\"

@@ -212,7 +212,7 @@ def run_command(folder, *words, timeout=120, **environment):
     return subprocess.run(
         [sys.executable, "-m", "deepbench", *words],
         cwd=folder,
-        env=env | {"PYTHONPATH": str(ROOT), **environment},
+        env=env | {"PYTHONPATH": str(ROOT), "COLUMNS": "400", **environment},
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepbench.api.results import FileResults, Gated, Results, load, load_kernels, results_of
-from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 
@@ -121,10 +120,12 @@ def rank(
     if not rankings:
         raise BadInput(
             f"{', '.join(shorten(str(m)) for m in machines)}: no case comes from a suite that names applications; "
-            "run deepbench/server, deepbench/train or deepbench/device"
+            "run rank (ten minutes), deepbench/server, deepbench/train or deepbench/device"
         )
-    chosen = rankings if application is None else _of_application(rankings, application)
-    return Ranked(found, chosen, files, application is None)
+    if application is None:
+        return Ranked(found, rankings, files, True)
+    titles = ranking.titles_named({r.title: r.application for r in rankings}, application)
+    return Ranked(found, [r for r in rankings if r.title in titles], files, False)
 
 
 class Ranked:
@@ -155,15 +156,19 @@ class Ranked:
         return replace(shown, forms={**shown.forms, **forms})
 
 
+def is_file(source: Source) -> bool:
+    """Whether a source has results of its own; other texts are names of published machines."""
+    from deepbench.results.file import GZIP, JSONL
+
+    return not isinstance(source, str) or os.path.exists(source) or source.endswith((JSONL, JSONL + GZIP))
+
+
 def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]) -> list[Machine]:
     """Results, files that exist, and published machines; what was read goes to `read`. `BadInput` if one is twice."""
     from deepbench.judge import totals
     from deepbench.judge.ranking import Machine
     from deepbench.results import published
-    from deepbench.results.file import GZIP, JSONL, title_of
-
-    def is_file(source: Source) -> bool:
-        return not isinstance(source, str) or os.path.exists(source) or source.endswith((JSONL, JSONL + GZIP))
+    from deepbench.results.file import title_of
 
     files = [source for source in sources if is_file(source)]
     paths = [str(source.path if isinstance(source, FileResults) else source) for source in files]
@@ -190,37 +195,8 @@ def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]
 
 def _priced(machines: Sequence[Machine], prices: Mapping[str, float]) -> list[Machine]:
     """The machines with their prices per hour, in any currency."""
-    known = {_named(machines, name): price for name, price in prices.items()}
+    from deepbench.judge.ranking import machine_named
+
+    names = [m.name for m in machines]
+    known = {machine_named(names, name): price for name, price in prices.items()}
     return [replace(m, price_per_h=known.get(m.name)) for m in machines]
-
-
-def _named(machines: Sequence[Machine], text: str) -> str:
-    """The machine whose name is this text or contains it, ignoring case."""
-    wanted = printable(text).lower()
-    known = [m.name for m in machines]
-    exact = [name for name in known if name.lower() == wanted]
-    # A file may be named as it was on the command line.
-    of_file = [name for name in known if wanted.removesuffix(".gz").removesuffix(".jsonl").endswith(name.lower())]
-    within = [name for name in known if wanted and wanted in name.lower()]
-    found = next((names for names in (exact, of_file, within) if names), [])
-    if len(found) != 1:
-        reason = f"several machines ({', '.join(found)})" if found else f"none of {', '.join(known)}"
-        raise BadInput(f"--price names {reason}: {shorten(text)!r}; use the name as in the table")
-    return found[0]
-
-
-def _of_application(found: Sequence[Ranking], name: str) -> list[Ranking]:
-    """The rankings of the application with this name, or of the only one whose title contains it, ignoring case."""
-    wanted = name.strip().lower()
-    exact = [r for r in found if wanted in (r.application.lower(), r.title.lower())]
-    chosen = exact or [r for r in found if wanted and wanted in r.title.lower()]
-    names = sorted({r.application for r in chosen})
-    if len(names) > 1:
-        raise BadInput(f"--application {shorten(name)!r} is part of several: {', '.join(names)}; name one")
-    if not chosen:
-        known = sorted({r.application for r in found})
-        raise BadInput(
-            f"no machine has a time of application {shorten(name)!r}; there are {', '.join(known)}"
-            f"{did_you_mean(name, known)}"
-        )
-    return chosen

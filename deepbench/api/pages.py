@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deepbench.api.comparing import Source, opened
-from deepbench.api.results import FileResults
+from deepbench.api.comparing import Source, is_file, opened
+from deepbench.api.results import FileResults, Results
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
 from deepbench.reporting.progress import shown
@@ -26,34 +26,45 @@ def report(
     against: Sequence[str] = (),
     networks: Iterable[str | Path] = (),
     title: str | None = None,
+    application: str | None = None,
+    prices: Mapping[str, float] | None = None,
     skip_damaged: bool = False,
 ) -> list[Any]:
     """Write one HTML page about results of one kind; the first is compared with each of the others.
 
     Args:
-        results: one or more results or result files.
+        results: one or more results, result files, or names of machines that the original DeepBench published.
         output: the page; a page that exists is replaced.
         against: published machines to compare with, such as `V100`.
         networks: suites that `deepbench trace` wrote; the page draws the step that the kernels of each file predict.
         title: the heading of the page.
+        application: the one that *Which machine?* shows at first, by its name or a part of its title.
+        prices: of an hour, by name of a machine; a reader can change them.
         skip_damaged: leave out damaged lines of files; the page says so.
 
     Returns the results that were read.
     """
     from deepbench.reporting.page import render
+    from deepbench.reporting.page.preset import Preset
+    from deepbench.results import published
 
     sources = [results] if isinstance(results, FileResults | str | Path) else list(results)
     if not str(output).lower().endswith((".html", ".htm")):
         raise BadInput(f"the page needs a name that ends in .html, found {str(output)[-60:]!r}")
-    render.plotly()  # a missing package is reported before the work, not after it
+    render.require_templates()  # a missing package is reported before the work, not after it
     with _everything_stays():
-        loaded = [opened(source, skip_damaged) for source in sources]
+        loaded = [opened(source, skip_damaged) for source in sources if is_file(source)]
+        names = [published.find(str(source)) for source in sources if not is_file(source)]
+        if not loaded:
+            loaded, names = [Results(published.load(names[0]))], names[1:]
         first = loaded[0]
         for other in loaded[1:]:
             if type(other).write_page.__func__ is not type(first).write_page.__func__:
                 has = " and ".join(f"{printable(str(r.path))} has {r.kind.noun}" for r in (first, other))
                 raise BadInput(f"{has}; write a page about files of one kind")
-        first.write_page(loaded, Path(output), title, list(against), list(networks))
+        machines = list(dict.fromkeys([*names, *map(published.find, against)]))
+        preset = Preset(names, application, prices or {})
+        first.write_page(loaded, Path(output), title, machines, list(networks), preset)
     return loaded
 
 

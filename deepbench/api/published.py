@@ -61,7 +61,8 @@ def against_published(results: Results, machine: str | None) -> Report:
         table = tables.among_all(results.summaries)
         if not table.rows:
             raise BadInput(
-                f"{file} has no measured case that a published machine has; run deepbench/train or deepbench/server"
+                f"{file} has no measured case that a published machine has; run rank (ten minutes), deepbench/train or "
+                "deepbench/server"
             )
         return Report.of_table(table)
     name = data.find(machine)

@@ -19,6 +19,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 from deepbench.core.kinds import KERNELS, Kind, kind_of_header, wing
 from deepbench.core.op import find_op
+from deepbench.core.precision import find_precision
 from deepbench.core.words import count
 from deepbench.reporting.output import Report
 from deepbench.reporting.table import Column, Part, Table, print_parts
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from deepbench.judge.devices import DeviceScaling
     from deepbench.judge.gate import GateVerdict
     from deepbench.judge.limits import Limits
+    from deepbench.reporting.page.preset import Preset
     from deepbench.reporting.sections import Sections
     from deepbench.reporting.site import SitePage
     from deepbench.results.file import ResultFile
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXPORTS",
+    "FIGURES",
     "VIEWS",
     "Column",
     "FileResults",
@@ -64,6 +67,16 @@ EXPORTS = {"xlsx": (".xlsx",), "parquet": (".parquet",), "sqlite": (".db", ".sql
 
 VIEWS = ("application", "backend", "limit", "excess", "parts", "ranks")
 """What `by` arranges cases by."""
+
+FIGURES = ("roofline", "rates", "ratios")
+"""What `plot` draws."""
+
+# Of cases: what a figure needs.
+NEEDED = {
+    "roofline": "that has a time and computes anything",
+    "rates": "that has a time",
+    "ratios": "whose times were undisturbed on both sides",
+}
 
 
 def load(path: str | Path, *, skip_damaged: bool = False) -> Any:
@@ -171,6 +184,20 @@ class FileResults(ABC):
         """The roofline as lines of text of this width."""
         self.refuse("a roofline is drawn of kernels")
 
+    def plot(
+        self,
+        output: str | Path | None = None,
+        kind: str = "roofline",
+        other: Any = None,
+        *,
+        op: str | None = None,
+        precision: str | None = None,
+        title: str | None = None,
+        width: float = 7.0,
+    ) -> Any:
+        """Draw a figure (`FIGURES`); returns Matplotlib's `Figure`."""
+        self.refuse("figures are drawn of kernels")
+
     def lacks(self) -> Lacks:
         """What the file lacks to be published."""
         self.refuse("--complete is for files of kernels")
@@ -209,6 +236,7 @@ class FileResults(ABC):
         title: str | None,
         against: Sequence[str],
         networks: Sequence[str | Path],
+        preset: Preset,
     ) -> None:
         """Write a page about files of this kind; the first is compared with each of the others."""
         results[0].refuse("a report is about files of kernels or of applications")
@@ -391,6 +419,68 @@ class Results(FileResults):
             raise BadInput(f"no case of {self.path} computes anything, so there is no roofline")
         return lines
 
+    def plot(
+        self,
+        output: str | Path | None = None,
+        kind: str = "roofline",
+        other: FileResults | str | Path | None = None,
+        *,
+        op: str | None = None,
+        precision: str | None = None,
+        title: str | None = None,
+        width: float = 7.0,
+    ) -> Any:
+        """Draw a figure; returns Matplotlib's `Figure`, to change or to save.
+
+        Args:
+            output: a file that ends in .svg, .pdf or .png; None: the figure is not written.
+            kind: `roofline`, `rates` (bars of each library by problem), or `ratios` of the times of another file.
+            other: results or a result file, for `ratios` alone.
+            op: only this operation.
+            precision: only this precision.
+            title: the title of the figure; None: the name of the file.
+            width: of the figure, in inches.
+
+        `BadInput` without Matplotlib, and where there is nothing to draw.
+        """
+        from deepbench.reporting import figures, plot
+
+        figures.require_width(width)
+        if kind not in FIGURES:
+            raise BadInput(f"a figure is {', '.join(FIGURES[:-1])} or {FIGURES[-1]}, found {shorten(kind)!r}")
+        if (kind == "ratios") is (other is None):
+            wanted = "ratios need a second file" if other is None else f"{kind} is drawn of one file, not of two"
+            raise BadInput(f"{wanted}; give two files with ratios, and one with {' or '.join(FIGURES[:-1])}")
+        if output is not None:
+            figures.require_name(Path(output))
+        if op is not None:
+            find_op(op)
+        if precision is not None:
+            find_precision(precision)
+
+        def is_chosen(s: Summary) -> bool:
+            return op in (None, s.record["op"]) and precision in (None, s.record["precision"])
+
+        chosen, name = list(filter(is_chosen, self.summaries)), printable(title or self.path.name)
+        figure: Any = None
+        if kind == "roofline":
+            found = plot.roofs(chosen, self.limits)
+            figure = figures.roofline(found, name, width) if found.kernels else None
+        elif kind == "rates":
+            figure = figures.rates(chosen, name, width) if any(s.is_ranked for s in chosen) else None
+        else:
+            second = other if isinstance(other, FileResults) else load_kernels(other)  # type: ignore[arg-type]
+            compared = self.compare(second)
+            self._require_common(compared, second)
+            cases = [c for c in compared.cases if is_chosen(c.a)]
+            figure = figures.ratios(cases, (printable(self.path.name), printable(second.path.name)), title, width)
+        if figure is None:
+            words = " ".join(filter(None, (op, precision)))
+            raise BadInput(f"{printable(str(self.path))} has no case{f' of {words}' if words else ''} {NEEDED[kind]}")
+        if output is not None:
+            figures.save(figure, Path(output))
+        return figure
+
     def lacks(self) -> Lacks:
         """What the file lacks to be published."""
         from deepbench.results.completeness import COMPLETE, intervals_text, lacks_of
@@ -457,14 +547,13 @@ class Results(FileResults):
         title: str | None,
         against: Sequence[str],
         networks: Sequence[str | Path],
+        preset: Preset,
     ) -> None:
         """Write a page about files of kernels; the first is compared with each of the others."""
         from deepbench.reporting.page import report as page
-        from deepbench.results import published
 
-        machines = [published.find(name) for name in against]
         steps = wing("networks").steps_of(networks) if networks else None
-        page.write_report([r.file for r in results], machines, output, title, steps)
+        page.write_report([r.file for r in results], against, output, title, steps, preset)
 
     def __repr__(self) -> str:
         return f"{self._heading}\n{self.table()}" if self.summaries else self._heading

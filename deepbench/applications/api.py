@@ -52,13 +52,17 @@ SWEPT = ("precision", "ranks", "threads", "batch")
 """What a sweep of training can change."""
 
 
+# Generators of random numbers take seeds of 32 bits, and some of them signed ones.
+MOST_SEED = 2**31 - 1
+
+
 class Setting(TypedDict, total=False):
     """How applications are trained: the keyword arguments of `train` and of `plan_training`."""
 
     rung: str
     """The size: `mini` (the default), `small` or `full`."""
-    seeds: int
-    """How many runs of each, with seeds from 0 up; by default 5."""
+    seeds: int | Sequence[int]
+    """How many runs of each, with seeds from 0 up, by default 5; or the seeds, with one run for each."""
     framework: str
     """`torch` (the default) or `jax`."""
     device: str
@@ -122,10 +126,21 @@ def plan_training(names: str | Iterable[str], **setting: Unpack[Setting]) -> lis
             raise BadInput(f"no application has a version in {framework!r:.40} with the rung {rung!r:.40}")
     return [
         resolved(setup)
-        for seed in range(setting.get("seeds", 5))
+        for seed in _seeds(setting.get("seeds", 5))
         for name in chosen
         for setup in _variants(name, seed, setting)
     ]
+
+
+def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:
+    """The seeds of a number of runs, or those that are named."""
+    if isinstance(seeds, int):
+        return range(seeds)
+    found = list(seeds)
+    if not found or not all(0 <= seed <= MOST_SEED for seed in found) or len(set(found)) < len(found):
+        text = ", ".join(map(str, found))
+        raise BadInput(f"seeds are different whole numbers from 0 to {MOST_SEED}, found {text or 'none'!r:.60}")
+    return found
 
 
 def _variants(name: str, seed: int, setting: Setting) -> Iterator[Setup]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deepbench.applications.judge.trained import Trained
     from deepbench.applications.judge.training_pairs import TrainingPair
     from deepbench.reporting.output import Report
+    from deepbench.reporting.page.preset import Preset
     from deepbench.reporting.site import SitePage
     from deepbench.reporting.table import Part, Table
     from deepbench.results.file import ResultFile
@@ -74,11 +75,12 @@ class ApplicationResults(FileResults):
         title: str | None,
         against: Sequence[str],
         networks: Sequence[str | Path],
+        preset: Preset,
     ) -> None:
         """Write a page about files of applications; the first is compared with each of the others."""
         from deepbench.applications.reporting import page
 
-        if others := [*against, *map(str, networks)]:
+        if others := [*against, *map(str, networks), *preset.words]:
             raise BadInput(f"trained applications have a page of their own; leave out {', '.join(others)}")
         page.write_page([r.file for r in results], output, title)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from deepbench.api.results import FileResults, Part, Report, Table
 
 
-def make_console(quiet: bool = False) -> Console:
-    """Standard output. Control characters in texts, which files and their names may have, are replaced."""
+def make_console(quiet: bool = False, to_read: bool = False) -> Console:
+    """Standard output. Control characters in texts, which files and their names may have, are replaced.
+
+    What a person only reads (`to_read`), perhaps with `less`, fits 80 columns where there is no terminal, or as many as
+    COLUMNS says. The output of other commands, whose progress belongs to a terminal, is not wrapped there.
+    """
     from rich.console import Console
     from rich.segment import Segment
 
@@ -28,8 +33,11 @@ def make_console(quiet: bool = False) -> Console:
                 # Rich's own controls, such as those that move the cursor, are marked.
                 yield segment if segment.control else Segment(printable_lines(segment.text), segment.style)
 
-    # Piped output is plain and its lines are not wrapped.
-    return PrintableConsole(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
+    if sys.stdout.isatty() or not to_read:
+        # Piped output is plain and its lines are not wrapped.
+        return PrintableConsole(width=None if sys.stdout.isatty() else 400, highlight=False, quiet=quiet)
+    # Tables fit as on a terminal, and are plain all the same.
+    return PrintableConsole(width=piped_width(), force_terminal=True, color_system=None, highlight=False, quiet=quiet)
 
 
 # The texts about a machine and its libraries begin in this column, after a label.
@@ -37,6 +45,12 @@ INDENT = 11
 
 # Lines for people are not made longer than this, which is hard to read.
 WIDEST = 120
+
+
+def piped_width() -> int:
+    """Columns of output that is not on a terminal: what COLUMNS says, else 80."""
+    text = os.environ.get("COLUMNS", "")
+    return min(max(40, int(text)), 1000) if text.isascii() and text.isdigit() and len(text) < 6 else 80
 
 
 def width_for_people() -> int:
@@ -124,7 +138,7 @@ def print_table(table: Table, form: str | None) -> None:
     if form is not None:
         print_for_programs({"json": table.json, "csv": table.csv, "markdown": table.markdown}[form]())
     else:
-        table.print(make_console())
+        table.print(make_console(to_read=True))
 
 
 def print_text(report: Report, form: str | None) -> None:
@@ -132,7 +146,7 @@ def print_text(report: Report, form: str | None) -> None:
     if form is not None:
         print_for_programs(report.text(form))
     else:
-        report.print(make_console())
+        report.print(make_console(to_read=True))
 
 
 def print_lines_and_tables(parts: Sequence[Part], console: Console) -> None:

@@ -69,7 +69,7 @@ def gate(
     )
     for gap in found.gaps:
         warn(gap)
-    print_lines_and_tables(found.parts(), make_console())
+    print_lines_and_tables(found.parts(), make_console(to_read=True))
     for path, text in ((junit, found.junit), (markdown, found.markdown)):
         if path is not None:
             with replacing(Path(path)) as draft:

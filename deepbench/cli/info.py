@@ -106,11 +106,18 @@ def _present(libraries: Mapping[str, Any], verbose: bool) -> Iterator[list[tuple
 
 
 def _each_missing(missing: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    """Every missing library with its own reason and remedy."""
+    """Every missing library with its reason and remedy; those that lack the same, such as a driver, together."""
     yield "", "missing"
+    groups: dict[tuple[str, str], list[str]] = {}
     for name, answer in missing.items():
-        yield f"  {name:{INDENT}} ", answer["reason"]
-        yield " " * (INDENT + 3) + "→ ", answer["remedy"]
+        groups.setdefault((answer["reason"], answer["remedy"]), []).append(name)
+    for (reason, remedy), names in groups.items():
+        if len(names) == 1:
+            yield f"  {names[0]:{INDENT}} ", reason
+        else:
+            yield "  ", ", ".join(names)
+            yield " " * (INDENT + 3), reason
+        yield " " * (INDENT + 3) + "→ ", remedy
 
 
 def _missing_together(missing: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:

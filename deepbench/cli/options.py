@@ -92,6 +92,11 @@ skip_damaged_option = click.option(
 )
 
 
+price_option = click.option(
+    "--price", "prices", multiple=True, metavar="NAME=N/h", help="The price of a machine. Repeatable."
+)
+
+
 def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
     """The case options as filters of a run in this mode; `BadInput` for words that are none."""
     from deepbench.api.filters import device_of, make_choices, thread_count, whole_number
@@ -181,6 +186,21 @@ def duration(name: str, text: str | None) -> float | None:
     if match is None or float(match[1]) <= 0:
         raise BadInput(f"{name} wants a time such as 90s, 10min or 1.5h, found {text[:60]!r}")
     return float(match[1]) * UNITS_S[match[2]]
+
+
+def prices_of(words: Sequence[str], machine: str) -> dict[str, float]:
+    """The values of `price_option`: `NAME=2.5/h`, in any currency; `machine` is one for the example of a message."""
+    found = {}
+    for word in words:
+        name, equals, text = word.rpartition("=")
+        value = number(text.removesuffix("/h"))
+        if not equals or not 0 < value < 1e9:
+            example = f"{printable(os.path.basename(machine)).partition('.')[0]}=2.5/h"
+            raise BadInput(
+                f"--price wants a machine and the price of an hour, such as {example}, found {shorten(word)!r}"
+            )
+        found[name] = value
+    return found
 
 
 def share(name: str, text: str) -> float:

@@ -45,6 +45,6 @@ def show_machine(machine: str, op: str | None, precision: str | None, form: str 
     if form is not None:
         print_for_programs(report.text(form))
     else:
-        console = make_console()
+        console = make_console(to_read=True)
         print_head(console, results)
         report.print(console)

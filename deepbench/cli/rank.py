@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from deepbench.api.text import BadInput, printable, shorten
 from deepbench.cli.console import print_text, warn_of_gaps
-from deepbench.cli.options import comma_list, form_options, number, skip_damaged_option
+from deepbench.cli.options import comma_list, form_options, price_option, prices_of, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 
 
 @cli.command(context_settings=HELP, short_help="Say which machine serves an application best.")
 @click.argument("names", metavar="FILE_OR_MACHINE...", nargs=-1, required=True)
 @click.option("--application", metavar="A", help='Rank by this application: "Speech Recognition" or speech.')
-@click.option("--price", "prices", multiple=True, metavar="NAME=N/h", help="The price of a machine. Repeatable.")
+@price_option
 @click.option(
     "--precision",
     "precisions",
@@ -51,20 +48,10 @@ def rank(
     found = rank_machines(
         *names,
         application=application,
-        prices=dict(_price(word, names[0]) for word in prices),
+        prices=prices_of(prices, names[0]),
         precisions=precisions,
         skip_damaged=skip_damaged,
     )
     for results in found.files:
         warn_of_gaps(results)
     print_text(found.report(), form)
-
-
-def _price(word: str, machine: str) -> tuple[str, float]:
-    """`NAME=2.5/h`, in any currency."""
-    name, equals, text = word.rpartition("=")
-    value = number(text.removesuffix("/h"))
-    if not equals or not 0 < value < 1e9:
-        example = f"{printable(Path(machine).name).partition('.')[0]}=2.5/h"
-        raise BadInput(f"--price wants a machine and the price of an hour, such as {example}, found {shorten(word)!r}")
-    return name, value

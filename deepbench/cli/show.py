@@ -90,7 +90,7 @@ def show(
         if form is not None:
             print_for_programs(report.text(form))
         else:
-            console = make_console()
+            console = make_console(to_read=True)
             print_head(console, results)
             report.print(console)
     return None
@@ -106,6 +106,6 @@ def _print_lacks(path: Path, found: Lacks) -> int:
 
 
 def _plot(results: Any) -> None:
-    console = make_console()
+    console = make_console(to_read=True)
     for line in results.roofline(min(console.width, 160)):
         console.print(line, markup=False, soft_wrap=True)

@@ -25,8 +25,14 @@ def from_line(text: str | bytes) -> Any:
 
 
 def to_bytes(value: Any) -> bytes:
-    """Compact JSON; equal values give equal bytes."""
-    return orjson.dumps(value)
+    """Compact JSON; equal values give equal bytes. Kinds of float, such as an upper bound, are plain numbers."""
+    return orjson.dumps(value, default=_plain_float)
+
+
+def _plain_float(value: Any) -> float:
+    if not isinstance(value, float):
+        raise TypeError(f"{type(value).__name__} has no form in JSON")
+    return float(value)
 
 
 def with_checksum(line: bytes) -> bytes:

@@ -109,13 +109,13 @@ def by_host(file: FleetFile, judged: Judgement) -> Table:
         )
     words = units.faster_or_slower
     columns = [
-        *(Column("host"), Column("runs"), number("time_over_others", words, "this host is")),
+        *(Column("host"), Column("runs"), number("time_over_others", words, "vs others")),
         number("p", units.significant),
-        *(Column("worst kernel"), number("time_over_others_there", words, "there it is")),
-        *(number("time_over_other_links", words, "its links are"), Column("verdict")),
+        *(Column("worst kernel"), number("time_over_others_there", words, "its ratio")),
+        *(number("time_over_other_links", words, "its links"), Column("verdict")),
     ]
     notes = [
-        "this host is: compared with the median of the others, geometric mean over kernels; p: p-value of the "
+        "vs others: compared with the median of the other hosts, geometric mean over kernels; p: p-value of the "
         "slowdown, corrected for the number of hosts (Holm)."
     ]
     return Table(columns, rows, notes)

@@ -135,8 +135,8 @@ def differences(matches: Sequence[Match], machine: str) -> list[str]:
     notes: list[dict[str, Any]] = [m.theirs.record["notes"] for m in matches]
     suites = {note["suite"] for note in notes}
     lines = [f"{machine}: {b['software']}, {b['year']} ({b['suite']})" for b in books if b["suite"] in suites]
-    precisions = {(m.ours.record["precision"], m.theirs.record["notes"]["their_precision"]) for m in matches}
-    lines += [f"precision: ours {ours}, published {t}" for ours, t in sorted(precisions - {("f32", "float32")})]
+    precisions = {(m.ours.record["precision"], m.theirs.record["precision"]) for m in matches}
+    lines += [f"precision: ours {ours}, published {theirs}" for ours, theirs in sorted(precisions) if ours != theirs]
     used = [m.theirs for m in best_matches(matches)]
     lines += [caveat.text for caveat in CAVEATS if any(caveat.applies(s, books[0]["vendor"]) for s in used)]
     if padded := sum(bool(s.record["notes"].get("padded")) for s in used):

@@ -5,10 +5,13 @@ A ranking of machines. The rank of a process in a group is another thing (`core/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from deepbench.core.aliases import did_you_mean
+from deepbench.core.errors import BadInput, shorten
+from deepbench.core.json_lines import printable
 from deepbench.core.precision import find_precision
 from deepbench.judge import heats
 from deepbench.judge.totals import Total
@@ -232,3 +235,44 @@ def _standing(total: Total | None) -> tuple[int, float]:
     if total.time_s is None:
         return 2, -total.measured / total.kernels
     return (1 if total.disturbed else 0), total.time_s
+
+
+# ---- what people call machines and applications
+
+
+def machine_named(known: Sequence[str], text: str) -> str:
+    """The machine whose name is this text or contains it, ignoring case; `BadInput` for none or several."""
+    wanted = printable(text).lower()
+    exact = [name for name in known if name.lower() == wanted]
+    # A file may be named as it was on the command line.
+    of_file = [name for name in known if _stem(wanted).endswith(_stem(name.lower()))]
+    within = [name for name in known if wanted and wanted in name.lower()]
+    found = next((names for names in (exact, of_file, within) if names), [])
+    if len(found) != 1:
+        reason = f"several machines ({', '.join(found)})" if found else f"none of {', '.join(known)}"
+        raise BadInput(f"--price names {reason}: {shorten(text)!r}; use the name as in the table")
+    return found[0]
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".gz").removesuffix(".jsonl")
+
+
+def titles_named(known: Mapping[str, str], text: str) -> list[str]:
+    """The titles of the application with this name, or of the only one whose title contains it, ignoring case.
+
+    `known` has the application of each title, such as `OCR` of `OCR (server)`. `BadInput` for none or several.
+    """
+    wanted = text.strip().lower()
+    exact = [title for title, name in known.items() if wanted in (name.lower(), title.lower())]
+    chosen = exact or [title for title in known if wanted and wanted in title.lower()]
+    names = sorted({known[title] for title in chosen})
+    if len(names) > 1:
+        raise BadInput(f"--application {shorten(text)!r} is part of several: {', '.join(names)}; name one")
+    if not chosen:
+        every = sorted(set(known.values()))
+        raise BadInput(
+            f"no machine has a time of application {shorten(text)!r}; there are {', '.join(every)}"
+            f"{did_you_mean(text, every)}"
+        )
+    return chosen

@@ -48,9 +48,8 @@ class Total:
     low_s: float | None
     """The sum of the lower ends of the 95 % intervals of all kernels, where each has one.
 
-    The errors of one run may all go in the same direction, and then they add up like this. If they go in different
-    directions, part of them cancels out. So this is at least a 95 % interval, whatever the correlation of the errors,
-    as long as each is about normally distributed.
+    This assumes that all errors of a run go in the same direction. If they do not, some cancel out, and the interval is
+    wider than it needs to be. Each error must be about normally distributed.
     """
     high_s: float | None
     """The sum of the upper ends."""

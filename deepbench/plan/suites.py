@@ -367,9 +367,28 @@ def _read_lines(text: str, path: Path, suite: str) -> list[Entry]:
         words = line.partition("#")[0].strip()
         if words:
             with _located(path, number):
-                entries += [Entry(pattern, _source(suite, number, {})) for pattern in parse_patterns(words)]
+                if "," in words and is_suite(words.partition(",")[0].strip()):
+                    entries += _of_application(*(word.strip() for word in words.split(",")))
+                else:
+                    entries += [Entry(pattern, _source(suite, number, {})) for pattern in parse_patterns(words)]
             _require_few(entries, path)
     return entries
+
+
+def _of_application(suite: str, *words: str) -> list[Entry]:
+    """The problems of an application of another suite, as that suite has them: so they count for its totals."""
+    if len(words) not in (1, 2):
+        raise BadInput(f"wanted a suite, an application and perhaps a precision, found {len(words) + 1} texts")
+    application, precision = words[0], words[1] if len(words) > 1 else None
+    if precision is not None:
+        find_precision(precision)
+    entries = read_suite(suite)
+    known = dict.fromkeys(e.source["application"] for e in entries if e.source and e.source["application"])
+    if application not in known:
+        hint = did_you_mean(application, known)
+        raise BadInput(f"{suite} has no application {shorten(application)!r}; there are {', '.join(known)}{hint}")
+    chosen = [e for e in entries if e.source and e.source["application"] == application]
+    return [dataclasses.replace(e, precision=precision or e.precision) for e in chosen]
 
 
 def _read_csv(text: str, path: Path, suite: str) -> list[Entry]:

@@ -32,7 +32,7 @@ from deepbench.results.work import Work
 INTERVAL = "±: 95 % confidence interval across processes."
 INTERVAL_OF_ONE = "±: 95 % confidence interval."
 UNDISTURBED = Note("undisturbed", "", "undisturbed: share of the samples that no other program disturbed.")
-OTHERS = Note("others", "", "than the fastest: with the 95 % interval of the ratio, where both met in heats.")
+OTHERS = Note("others", "", "vs fastest: with the 95 % interval of the ratio, where both met in heats.")
 LIMIT = Note(
     "limit",
     "",
@@ -191,7 +191,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
         *([] if repeat else [Column("")]),
         *(Column("library"), number("time", time_text), number("±"), flop_rates("flop_per_s", unit, narrow=3)),
         number("bytes_per_s", units.bytes_per_s, "GB/s", narrow=4),
-        *(Column("than", title="than the fastest", narrow=1), Column("limited_by", title="limited by", narrow=2)),
+        *(Column("than", title="vs fastest", narrow=1), Column("limited_by", title="limited by", narrow=2)),
         *(number("undisturbed", units.percent, narrow=5), Column("notes", style="yellow")),
     ]
     below = [*disturbed_sentences(summaries), *footnotes(notes), *reasons(summaries)]
@@ -219,7 +219,7 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
             Column("library"),
         ),
         *(number(name, time_text, narrow=0 if name == "time" else 2) for name in ("time", "low", "high")),
-        number("time_over_fastest", units.faster_or_slower, "than the fastest"),
+        number("time_over_fastest", units.faster_or_slower, "vs fastest"),
         Column("notes", style="yellow"),
     ]
     notes = [*disturbed_sentences(summaries), "low, high: 95 % confidence interval of the time."]

@@ -71,7 +71,7 @@ def ratio_cells(name: str, ratio: float | None, interval: tuple[float, float] | 
 SECOND_OVER_FIRST = "second_over_first"
 """The name of the ratio of two files in exports."""
 
-RATIO = ratio_columns(SECOND_OVER_FIRST, "second is")
+RATIO = ratio_columns(SECOND_OVER_FIRST, "vs first")
 
 
 def ratio_line(first: str, second: str) -> str:

@@ -18,10 +18,13 @@ from deepbench.results.summary import Summary
 PUBLISHED_OVER_OURS = "published_over_ours"
 """The name of the ratio of a published time and ours in exports."""
 
-RATIO = ratio_columns(PUBLISHED_OVER_OURS, "published is")
+RATIO = ratio_columns(PUBLISHED_OVER_OURS, "vs ours")
 
 INTERVAL = [replace(column, narrow=max(1, column.narrow)) for column in RATIO[1:]]
 """Its interval, which a narrow terminal can spare: of our times only, since published ones have none."""
+
+# What a terminal without room for every operation shows first.
+MAIN_OPS = ("gemm", "conv", "recurrent")
 
 SHEET_RATE = "{} in the sheet"
 """The heading of the rate that a sheet states, where it does not follow from the time."""
@@ -38,7 +41,7 @@ def machines() -> Table:
                 "year": published.year_of(name),
                 "suites": ", ".join(book["suite"].removeprefix("deepbench/") for book in books),
                 "results": published.numbers_of(name),
-                "precisions": ", ".join(sorted({r["notes"]["their_precision"] for r in records})),
+                "precisions": ", ".join(sorted({r["precision"] for r in records})),
                 "ops": ", ".join(dict.fromkeys(r["op"] for r in records)),
                 "software": "; ".join(dict.fromkeys(book["software"] for book in books)),
             }
@@ -68,7 +71,7 @@ def matched(matches: Sequence[Match]) -> Table:
             {
                 "op": m.ours.record["op"],
                 "problem": m.ours.problem_title,
-                "precision": f"{m.ours.record['precision']}, {m.theirs.record['notes']['their_precision']}",
+                "precision": ", ".join(dict.fromkeys(s.record["precision"] for s in (m.ours, m.theirs))),
                 **place_cells(m.ours, differing),
                 "library": m.ours.library_title,
                 "ours": time_cell(m.ours),
@@ -83,7 +86,7 @@ def matched(matches: Sequence[Match]) -> Table:
     unit = units.flop_unit(rate for m in matches for rate in (m.ours.flop_per_s, m.theirs.flop_per_s))
     columns = [
         *(
-            Column("op", title="operation", narrow=2),
+            Column("op", title="operation"),
             Column("problem", least=LEAST_PROBLEM),
             Column("precision", title="type"),
         ),
@@ -146,7 +149,8 @@ def among_all(summaries: Sequence[Summary]) -> Table:
     words = units.faster_or_slower
     columns = [Column("machine"), number("year"), number("cases"), number(PUBLISHED_OVER_OURS, words, "all cases")]
     # Text, so that the words wrap where the terminal is narrow.
-    columns += [Column(f"{op}_{PUBLISHED_OVER_OURS}", words, title=op, narrow=1) for op in ops]
+    ops.sort(key=lambda op: MAIN_OPS.index(op) if op in MAIN_OPS else len(MAIN_OPS))
+    columns += [Column(f"{op}_{PUBLISHED_OVER_OURS}", words, title=op, narrow=i) for i, op in enumerate(ops, 1)]
     notes = [
         "faster, slower: the published machine compared with this file, geometric mean over the cases that both have. "
         "Machines published different cases, so do not rank them by this table.",

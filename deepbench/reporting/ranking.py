@@ -194,7 +194,7 @@ def _table(ranking: Ranking) -> Table:
         *(number("rank"), Column("machine"), Column("precision", title="type"), number("threads", narrow=3)),
         *(number("time", time_text), number("±", units.plus_minus)),
         number("cost_of_a_million", units.significant, "cost"),
-        *(number("over_best", compared, "than the best"), number("interval", narrow=2)),
+        *(number("over_best", compared, "vs best"), number("interval", narrow=2)),
         *(number("joules", units.joules, "energy", narrow=1), Column("coverage", title="kernels", narrow=1)),
     ]
     priced = [p.machine for p in ranking.places if p.total]

@@ -154,7 +154,7 @@ def _section(
     """The table of one operation, and the notes that its rows use."""
     firsts = [(r.ranked or r.unranked)[0] for r in found]
     differing = differing_places(firsts)
-    rate_name, rate_of = _rate_of([s for s in firsts if s.is_ranked])
+    rate_name, value_of = rate_of([s for s in firsts if s.is_ranked])
     rows: list[dict[str, Cell]] = []
     used: list[Note] = []
     for ranking, first in zip(found, firsts, strict=True):
@@ -173,7 +173,7 @@ def _section(
             row |= {"best": first.status.replace("_", " "), "next best": ", ".join(texts)}
         if ranking.ranked and not first.is_disturbed:
             nearest, half = limits.nearest(first), first.estimate.half_width if first.estimate else None
-            row[rate_name] = rate_of(first)
+            row[rate_name] = value_of(first)
             row["±"] = units.plus_minus(half) + ONE_PROCESS.text * first.single_process if half is not None else None
             row |= {"share_of_limit": nearest.share, "limited_by": nearest.name} if nearest else {}
         row["flags"] = "".join(sorted({note.flag for note in notes}))
@@ -194,7 +194,7 @@ def _section(
     return Table(columns, rows, shares_names=True).without_empty_columns(), used
 
 
-def _rate_of(ranked: Sequence[Summary]) -> tuple[str, Callable[[Summary], float | None]]:
+def rate_of(ranked: Sequence[Summary]) -> tuple[str, Callable[[Summary], float | None]]:
     """The rate that says most about an operation: its heading with the unit, and its value in this unit.
 
     Groups move data between ranks, so their rate is the bus bandwidth of nccl-tests.

@@ -98,6 +98,7 @@ def build(
         raise BadInput(f"{out} is a file; wanted a folder for the site")
     if out.is_dir() and any(out.iterdir()) and not (out / INDEX).is_file():
         raise BadInput(f"{out} contains files that are not from a deepbench site; choose an empty folder")
+    render.require_templates()
     try:
         return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step, skip_damaged)
     except OSError as error:
@@ -258,6 +259,7 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
         title=data["name"],
         content=one_file,
         style="",
+        packed=None,
         scripts=["plotly.min.js", *render.SCRIPTS],
         embed=one_file,
         policy=render.site_policy(),

@@ -68,6 +68,7 @@ def test_a_file_opens_as_the_class_of_its_kind(tmp_path):
         lambda r, out: r.by("application"),
         lambda r, out: r.save_as("parquet", out),
         lambda r, out: r.roofline(80),
+        lambda r, out: r.plot(out.with_suffix(".svg")),
         lambda r, out: r.lacks(),
         lambda r, out: r.host("a"),
     ],

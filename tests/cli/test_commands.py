@@ -409,3 +409,14 @@ def test_a_file_that_ends_too_early_is_no_interrupt(monkeypatch, capsys):
 
     assert 64 == root._run()
     assert "a file ends too early: Compressed file ended" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("show",), ("show", "--full"), ("published", "list"), ("compare", "--all")])
+def test_what_less_shows_fits_80_columns_or_those_that_are_wanted(deepbench, tmp_path, words):
+    samples.write(tmp_path / "a.jsonl", samples.ocr("i8", 1e-3))
+    file = [] if words[0] == "published" else ["a.jsonl"]
+    narrow, wide = (deepbench(*words, *file, COLUMNS=columns).stdout for columns in ("", "300"))
+
+    assert 80 >= max(map(len, narrow.splitlines()))
+    assert 80 < max(map(len, wide.splitlines())) <= 300
+    assert "\x1b" not in narrow + wide

@@ -1,6 +1,7 @@
 """Words, suites and filters → cases; which round comes next."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -584,3 +585,28 @@ def test_a_part_that_its_library_does_not_serve_is_not_planned():
     words = ["recurrent cell=lstm input_size=8 hidden=8 batch=2 timesteps=3 f32 cudnn"]
 
     assert ["recurrent", "recurrent"] == [p.case.op for p in planned(words, with_parts=True)]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("deepbench/train, Optical, f32", "line 1: deepbench/train has no application 'Optical'; there are "),
+        ("deepbench/train, OCR, f33", "unknown precision 'f33'"),
+        ("deepbench/train, OCR, f32, f16", "wanted a suite, an application and perhaps a precision, found 4 texts"),
+    ],
+)
+def test_an_application_of_another_suite_that_does_not_exist_is_refused(tmp_path, line, sentence):
+    (tmp_path / "mine.txt").write_text(line)
+    with pytest.raises(BadInput, match=sentence):
+        read_suite(str(tmp_path / "mine.txt"))
+
+
+def test_an_application_of_another_suite_keeps_its_place_there(tmp_path):
+    (tmp_path / "mine.txt").write_text("deepbench/server, OCR, i8u8\ngemm m=2 n=3 k=4")
+    *ocr, own = read_suite(str(tmp_path / "mine.txt"))
+
+    assert [e for e in read_suite("deepbench/server") if e.source["application"] == "OCR"] == [
+        replace(e, precision=None) for e in ocr
+    ]
+    assert {"i8u8"} == {e.precision for e in ocr}
+    assert str(tmp_path / "mine.txt") == own.source["suite"]

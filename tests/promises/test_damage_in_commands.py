@@ -39,7 +39,7 @@ COMMANDS = [
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_damaged_file_is_refused_and_read_on_request(deepbench, files, words):
     if words[0] == "report":
-        pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
+        pytest.importorskip("jinja2", reason="a page needs Jinja2: pip install jinja2")
     refused, done = deepbench(*words), deepbench(*words, "--skip-damaged")
 
     assert (64, "") == (refused.returncode, refused.stdout)
@@ -57,7 +57,7 @@ def test_the_head_of_the_table_and_the_comparison_say_what_was_left_out(deepbenc
 
 
 def test_a_site_leaves_out_a_damaged_file_or_its_damaged_lines(deepbench, files):
-    pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
+    pytest.importorskip("jinja2", reason="a page needs Jinja2: pip install jinja2")
     words = "site", "results", "-o", "public", "--no-published"
     first, skipped, again = deepbench(*words), deepbench(*words, "--skip-damaged"), deepbench(*words)
 

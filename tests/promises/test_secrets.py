@@ -129,7 +129,7 @@ def test_a_comparison_names_neither_their_values_nor_the_variables(old, tmp_path
 
 
 def test_a_site_has_them_in_no_file_and_its_download_has_everything_else(old, tmp_path):
-    pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
+    pytest.importorskip("jinja2", reason="a page needs Jinja2: pip install jinja2")
     built = site.build(old.parent, tmp_path / "public", with_published=False)
 
     assert (1, []) == (built.machines, built.refused)

@@ -1,7 +1,11 @@
 """The page of a report: its numbers are those of the summaries, texts of files are data, and it loads nothing."""
 
+import base64
+import gzip
+import hashlib
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -130,7 +134,7 @@ def test_samples_are_thinned_and_keep_their_order():
 
 
 def test_a_page_holds_hostile_texts_as_data_only():
-    pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
+    pytest.importorskip("jinja2", reason="a page needs Jinja2: pip install jinja2")
     bad = samples.failed("crashed", HOSTILE)
     bad["problem"] = {"m": 1, HOSTILE: 2}
     header = samples.header()
@@ -143,6 +147,18 @@ def test_a_page_holds_hostile_texts_as_data_only():
     assert 2 + len(render.SCRIPTS) == len([s for s in scripts if "alert" not in s]) == len(scripts)
     assert "<img" not in html
     assert HOSTILE == embedded_in(html)["files"][0]["name"]
+
+
+def test_the_page_of_a_small_file_is_below_one_megabyte_and_allows_the_plotly_that_it_holds(tmp_path):
+    pytest.importorskip("jinja2", reason="a page needs Jinja2: pip install jinja2")
+    write_report([file([samples.measured()])], [], tmp_path / "a.html", None)
+    html = unescape((tmp_path / "a.html").read_text())
+    packed = re.search(r'<script type="application/gzip" id="plotly">([^<]+)</script>', html)[1]
+    script = gzip.decompress(base64.b64decode(packed))
+
+    assert 1_000_000 > len(html)
+    assert b"plotly.js (basic" in script[:100]
+    assert f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'" in html
 
 
 def test_the_policy_names_each_script_by_its_hash():
@@ -426,6 +442,49 @@ def test_a_page_compares_with_a_published_machine_by_a_part_of_its_name(tmp_path
     assert "time of NVIDIA GTX 1080 Ti compared with time of mine.jsonl" in (tmp_path / "page.html").read_text()
     with pytest.raises(BadInput, match="is not a published machine"):
         deepbench.report(mine, tmp_path / "page.html", against=["abacus"])
+
+
+def test_disturbed_times_are_on_pages_of_two_files_and_of_published_machines(tmp_path):
+    text = "gemm m=5124 n=700 k=2048 a_t=0 b_t=0 forward i8 mkl threads=2"
+    for name in "ab":
+        samples.write(tmp_path / f"{name}.jsonl", [samples.disturbed(seconds=0.2, text=text)])
+    deepbench.report([tmp_path / "a.jsonl", tmp_path / "b.jsonl", "T4"], tmp_path / "page.html")
+    pairs = embedded_in((tmp_path / "page.html").read_text())["pairs"]
+
+    assert ["b.jsonl", "NVIDIA T4", "NVIDIA T4"] == [pair["second"] for pair in pairs]
+    assert all(isinstance(pair["cases"][0]["first"], float) for pair in pairs)
+
+
+def test_published_machines_are_named_like_files(tmp_path):
+    mine = str(samples.write(tmp_path / "mine.jsonl", samples.ocr()))
+    deepbench.report([mine, "V100", "1080"], tmp_path / "page.html", against=["NVIDIA Tesla V100"])
+    html = (tmp_path / "page.html").read_text()
+    data = embedded_in(html)
+
+    assert ["NVIDIA Tesla V100", "NVIDIA GTX 1080 Ti"] == [pair["second"] for pair in data["pairs"]]
+    assert ["NVIDIA Tesla V100", "NVIDIA GTX 1080 Ti"] == data["preset"]["machines"]
+    # Also one without a common application is listed.
+    assert {"NVIDIA Tesla V100", "NVIDIA GTX 1080 Ti"} <= {m["name"] for m in data["files"][0]["first"]["machines"]}
+    deepbench.report(["T4", "V100"], tmp_path / "page.html")
+    data = embedded_in((tmp_path / "page.html").read_text())
+    assert ["NVIDIA T4"] == [found["name"] for found in data["files"]]
+    assert "NVIDIA Tesla V100 " in " ".join(data["pairs"][0]["heading"])
+
+
+def test_an_application_and_prices_are_preset_by_parts_of_their_names(tmp_path):
+    mine = str(samples.write(tmp_path / "mine.jsonl", samples.ocr()))
+    prices = {"mine": 2.5, "1080": 0.3}
+    deepbench.report(mine, tmp_path / "page.html", application="oc", prices=prices)
+    data = embedded_in((tmp_path / "page.html").read_text())
+
+    assert {"mine.jsonl": 2.5, "NVIDIA GTX 1080 Ti": 0.3} == data["preset"]["prices"]
+    assert ["OCR (server)"] == data["preset"]["titles"]
+    for wrong, sentence in (
+        ({"application": "chess"}, "no machine has a time of application 'chess'; there are OCR"),
+        ({"prices": {"cray": 1.0}}, "--price names none of mine.jsonl, "),
+    ):
+        with pytest.raises(BadInput, match=sentence):
+            deepbench.report(mine, tmp_path / "page.html", **wrong)
 
 
 def test_the_file_of_a_published_machine_has_its_name(tmp_path):

@@ -16,7 +16,7 @@ from deepbench.results.summary import summarize
 from tests.conftest import ROOT, run_command
 from tests.help import samples
 
-pytest.importorskip("plotly", reason="a page needs Plotly: pip install plotly")
+pytest.importorskip("jinja2", reason="a page needs Jinja2: pip install jinja2")
 TEXT = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 mkl threads=1"
 
 

@@ -218,12 +218,12 @@ ALWAYS = {
     "many libraries": ("problem", "type", *(f"Library{i}" for i in range(9))),
     "numbers of threads": ("problem", "threads", "library", "time"),
     "published machines": ("machine", "year", "results"),
-    "with a published machine": ("problem", "type", "library", "time", "published", "published is"),
+    "with a published machine": ("operation", "problem", "type", "library", "time", "published", "vs ours"),
     "all published machines": ("machine", "cases"),
     "ranks": ("elements", "ranks", "type", "fastest", "time", "bus GB/s"),
     "predictions": ("library", "type", "bytes", "16 ranks", "8192 ranks"),
     "self-test": ("case", "time", "detects"),
-    "hosts": ("host", "runs", "this host is", "verdict"),
+    "hosts": ("host", "runs", "vs others", "verdict"),
     "kernels of hosts": ("kernel", "time", "slowest"),
     "links of hosts": ("link", "time", "verdict"),
     "limits: compute": ("type", "1 thread", "2 threads"),
@@ -333,10 +333,11 @@ def test_a_comparison_fits_and_ends_with_its_answer(width, count, tmp_path):
     found = f"{count} of {count} case{'s' * (count > 1)}, most 1.31×" if count else "none of 0 cases."
     assert lines[last + 1].startswith(f"Slower: {found}")
     assert sum("slower" in line and "1.31×" in line for line in lines) >= count
-    heads = [line for line in lines if line.startswith("case") and "second is" in line and "verdict" in line]
+    heads = [line for line in lines if line.startswith("case") and "vs first" in line and "verdict" in line]
     assert bool(count) == len(heads)
     if count:
-        shown = {name: f" {name} " in f"{heads[0]} " for name in ("reason", "first", "low")}
+        head = heads[0].replace("vs first", "ratio")
+        shown = {name: f" {name} " in f"{head} " for name in ("reason", "first", "low")}
         assert (width >= 80) == shown["reason"]
         assert (width >= 100) == shown["first"]
         assert (width == 200) == shown["low"]

@@ -1,18 +1,24 @@
 """Published results: all are present, their errors are marked, and ours are matched with them."""
 
 import csv
+import io
 from collections import Counter
 from importlib import resources
 
 import pytest
+from rich.console import Console
 
 from deepbench.api.published import published as results_of
 from deepbench.core.errors import BadInput
 from deepbench.judge.published import best_matches, differences, match, sheet_rate
+from deepbench.judge.totals import of_summaries
+from deepbench.plan.cases import Choices, expand
+from deepbench.plan.suites import read_suite, read_words
 from deepbench.reporting import published as report
 from deepbench.results import published
 from deepbench.results.file import lines_of, read_results
 from deepbench.results.summary import summarize
+from tests.conftest import ROOT
 from tests.help import samples
 
 
@@ -123,7 +129,30 @@ def test_equal_work_is_matched():
     (found,) = match(summaries, "NVIDIA T4")  # int8 in the server suite, nothing of this in training
     assert ("i8", "int8") == (found.ours.record["precision"], found.theirs.record["notes"]["their_precision"])
     assert found.ratio == pytest.approx(0.999e-3 / 0.3, rel=0.01)
-    assert any("zeros" in text for text in differences([found], "NVIDIA T4"))
+    found_texts = differences([found], "NVIDIA T4")
+    assert any("zeros" in text for text in found_texts)
+    # People read one vocabulary: i8 on both sides is no difference of the precision.
+    assert not any(text.startswith("precision:") for text in found_texts)
+    assert ["i8"] == [row["precision"] for row in report.matched([found]).rows]
+
+
+def test_people_read_our_words_for_precisions():
+    words = {word for row in report.machines().rows for word in row["precisions"].split(", ")}
+    assert {"f32", "f16", "i8"} == words
+
+
+def test_80_columns_have_room_for_products_and_convolutions():
+    texts = [
+        f"{e.pattern.op} {e.pattern.problem.text} forward f32 onednn threads=2" for e in read_suite("deepbench/server")
+    ]
+    known = [text for text in texts if not text.startswith("all_reduce")]
+    file = io.StringIO()
+    report.among_all(summarize(samples.measured(text=text) for text in known)).print(
+        Console(file=file, width=80, force_terminal=True, color_system=None)
+    )
+
+    assert {"gemm", "conv"} <= set(file.getvalue().splitlines()[0].split())
+    assert "Not shown at this width: " in file.getvalue()
 
 
 def test_a_layer_in_training_matches_one_in_training():
@@ -212,3 +241,31 @@ def test_the_results_of_a_machine_are_those_of_an_imported_file():
 def test_what_a_machine_does_not_have_is_refused_with_what_it_has():
     with pytest.raises(BadInput, match=r"it has all_reduce f32, .* did you mean all_reduce\?"):
         results_of("1080", op="all_reduc")
+
+
+def test_every_case_of_the_short_list_was_published_and_every_application_has_a_published_total():
+    totals = {
+        (t.suite, t.application)
+        for machine in published.machines()
+        for t in of_summaries(published.summaries(machine))
+        if t.time_s is not None
+    }
+    cases = [p.case for p in expand(read_words(["rank"]), Choices(backends=("onednn",)), 2)]
+    summaries = summarize(samples.measured("onednn", text=case.text) for case in cases)
+    found = {m.ours.record["case"] for machine in published.machines() for m in match(summaries, machine)}
+    mine = read_results(ROOT / "results" / "xeon-amx-2vcpu.jsonl.gz")
+    found |= {r["case"] for r in mine.records}
+
+    assert 60 < len(cases) == len(summaries)
+    assert set() == {case.text for case in cases} - found
+    entries: dict[tuple[str, str], set[tuple[int, str | None]]] = {}
+    for e in read_suite("rank"):
+        place = e.source["row"], e.pattern.direction
+        entries.setdefault((e.source["suite"], e.source["application"]), set()).add(place)
+    assert set(entries) <= totals
+    for (suite, application), listed in entries.items():
+        whole = [e for e in read_suite(suite) if e.source["application"] == application]
+        assert {(e.source["row"], e.pattern.direction) for e in whole} == listed
+    # Also next to the machine of ours that has been published.
+    of_ours = {(t.suite, t.application) for t in of_summaries(summarize(mine.records)) if t.time_s is not None}
+    assert of_ours & set(entries)

@@ -32,6 +32,7 @@ EXIT_FAILED = 1
 @click.argument("applications", metavar="APPLICATION...", nargs=-1)
 @click.option("--rung", default="mini", metavar="NAME", help="The size: mini (default), small, or full.")
 @click.option("--seeds", default="5", metavar="N", help="Runs of each application, with seeds 0 to N-1 (default: 5).")
+@click.option("--seed", metavar="N[,N...]", help="One run of each application for each of these seeds.")
 @click.option("--framework", default="torch", metavar="NAME", help="torch (default), or jax.")
 @click.option("--device", default="cpu", metavar="NAME", help="cpu (default), or cuda.")
 @click.option("--precision", default="f32", metavar="P", help="f32 (default), or bf16: products in 16 bits.")
@@ -56,6 +57,7 @@ def train(applications: tuple[str, ...], **words: Any) -> int:
     Examples:
       deepbench train image
       deepbench train image --framework jax
+      deepbench train image --seed 7,11
       deepbench train all --seeds 3 -o mine.jsonl
       deepbench train image --sweep batch=128,256,512,1024
       deepbench train image --sweep ranks=1,2 --threads 1
@@ -137,7 +139,7 @@ def _setting(words: Mapping[str, Any]) -> Setting:
             raise BadInput(f"leave out --{setting}: --sweep gives its values")
     return {
         "rung": words["rung"],
-        "seeds": whole("--seeds", words["seeds"], 1000) or 1,
+        "seeds": _seeds(words),
         "framework": words["framework"],
         "device": words["device"],
         "precision": words["precision"],
@@ -146,6 +148,17 @@ def _setting(words: Mapping[str, Any]) -> Setting:
         "batch": _value("batch", words["batch"]),
         "sweep": {setting: [_value(setting, value) for value in chosen]} if sweep is not None else None,
     }
+
+
+def _seeds(words: Mapping[str, Any]) -> int | list[int]:
+    """How many seeds, from 0 up; or those that are named."""
+    from deepbench.api.filters import whole_number
+
+    if words["seed"] is None:
+        return whole("--seeds", words["seeds"], 1000) or 1
+    if "seeds" in _given():
+        raise BadInput("--seed names the seeds and --seeds their number; leave out one")
+    return [whole_number("--seed", text.strip()) for text in words["seed"].split(",")]
 
 
 def _value(name: str, text: str | None) -> Any:

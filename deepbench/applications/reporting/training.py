@@ -243,7 +243,7 @@ def pairs_table(pairs: Sequence[TrainingPair]) -> Table:
     columns = [
         Column("application", whole=True),
         *(Column(name, narrow=1) for name in shown),
-        Column("verdict", title="second is"),
+        Column("verdict"),
         _mean("time to target", lambda v: f"× {units.significant(v)}"),
         number("first", units.seconds, narrow=2),
         number("second", units.seconds, narrow=2),

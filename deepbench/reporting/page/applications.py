@@ -6,7 +6,7 @@ are seconds per call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -27,8 +27,10 @@ _Cell = tuple[float | None, int, int]
 """Ratio of the time there to the time here, kernels compared, and kernels left out."""
 
 
-def of_file(summaries: Sequence[Summary], here: Sequence[Total], name: str) -> list[dict[str, Any]]:
-    """Published machines next to the totals of a file; those without a common application are left out.
+def of_file(
+    summaries: Sequence[Summary], here: Sequence[Total], name: str, named: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Published machines next to the totals of a file; without a common application only those that are `named`.
 
     `name` is that of the file: a published machine is not compared with itself. `applications` are the totals of the
     published machine. `common` has an entry per total of the file: the ratio of the published machine's time to the
@@ -50,7 +52,7 @@ def of_file(summaries: Sequence[Summary], here: Sequence[Total], name: str) -> l
             ours.setdefault(kernel.kind, []).append((place, works[id(s)], s))
     found = []
     for machine, (sums, kernels) in theirs.items():
-        there = [t for t in sums if (t.suite, t.application) in applications]
+        there = [t for t in sums if machine in named or (t.suite, t.application) in applications]
         if there:
             pairs = {
                 kind: [(s, other) for place, work, s in listed if (other := kernels.get((place, work)))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deepbench.core import units
@@ -49,8 +49,10 @@ StepsOf = Callable[[ResultFile], list[dict[str, Any]]]
 """The steps of networks that the kernels of a file predict: the wing of networks computes and words them."""
 
 
-def of_file(file: ResultFile, name: str, steps_of: StepsOf | None = None) -> dict[str, Any]:
-    """The data of one result file, with the steps of networks that its kernels predict."""
+def of_file(
+    file: ResultFile, name: str, steps_of: StepsOf | None = None, machines: Collection[str] = ()
+) -> dict[str, Any]:
+    """The data of one result file, with the steps of networks that its kernels predict, and next to these machines."""
     summaries = summarize(file.records, file.order)
     known = limits.of_file(file, summaries)
     nearest = [known.nearest(s) for s in summaries]
@@ -70,7 +72,7 @@ def of_file(file: ResultFile, name: str, steps_of: StepsOf | None = None) -> dic
         "machine": about,
         "first": {
             **first_screen.of_file(file, incomplete, about, summaries, every, nearest, known, places),
-            "machines": applications.of_file(summaries, sums, name),
+            "machines": applications.of_file(summaries, sums, name, machines),
         },
         "libraries": _libraries(file),
         "variables": [f"{name}={value}" for name, value in file.chosen_variables.items()],

@@ -21,8 +21,9 @@ function machinesOfPage() {
 /* A page of one file shows next to it the published machine that has the most kernels in common, if that has a total of
    an application of which the file has one. */
 function chosenAtFirst(machines) {
-  const chosen = content.files.map((file) => file.name);
-  if (severalFiles) return chosen;
+  const named = content.preset?.machines ?? [],
+    chosen = [...content.files.map((file) => file.name), ...named];
+  if (severalFiles || named.length) return chosen;
   const totalsOf = (m) => m.applications.filter((a) => a.time_s != null).map(applicationTitle);
   const here = new Set(content.files.flatMap(totalsOf));
   const count = (m) => (m.common ?? []).reduce((sum, { cell }) => sum + (cell ? cell[1] : 0), 0);
@@ -75,7 +76,7 @@ function addFirstScreens() {
   document.querySelectorAll(".furthest").forEach(addOrders);
   document.querySelectorAll("[data-machines]").forEach((section) => {
     const machines = machinesOfPage();
-    addMachines(section, machines, chosenAtFirst(machines), true);
+    addMachines(section, machines, chosenAtFirst(machines), true, content.preset);
   });
   document.querySelectorAll("[data-row]").forEach((button) => {
     const fileIndex = Number(button.closest("[data-file]").dataset.file);

@@ -200,7 +200,7 @@ function rankingTable(ranking) {
     number("half", "±", (p) => format.plusMinus(format.halfWidth(p.total)) + (p.total.single_process && p.total.low_s != null ? "*" : "")),
     members.some((p) => costOf(p) != null) && number("cost", "Cost of a million passes", (p) => (p.total.time_s == null ? "–" : VALUES.cost.show(costOf(p)))),
     members.some((p) => p.total.joules != null) && number("joules", "Energy", (p) => format.joules(p.total.joules)),
-    number("ratio", "Than the best", comparedCell),
+    number("ratio", "vs best", comparedCell),
     column("precision", "Precision", (p) => `${p.total.precision}${threadsOf(p.total)}`),
     number("kernels", "Kernels", (p) => coverageCell(p.total)),
     column("kind", "Source", (p) => p.machine.kind),
@@ -246,18 +246,21 @@ function precisionChoices(totals) {
   ];
 }
 
-/* `machines` have a name, a kind and totals; `chosen` are those that are ticked at first. */
-function addMachines(parent, all, chosen, showsMatrix) {
-  const machines = all.map((machine) => ({ ...machine, price: null }));
+/* `machines` have a name, a kind and totals; `chosen` are those that are ticked at first. `preset` is what the person who
+   wrote the page chose: titles of an application, and prices by name of a machine. */
+function addMachines(parent, all, chosen, showsMatrix, preset) {
+  const prices = new Map(Object.entries(preset?.prices ?? {}));
+  const machines = all.map((machine) => ({ ...machine, price: prices.get(machine.name) ?? null }));
   const totals = machines.flatMap((m) => m.applications).filter((a) => a.measured);
   if (!totals.length) return;
   const ticked = new Set(machines.filter((m) => chosen.includes(m.name)));
   const titles = distinct(totals.map(applicationTitle)).sort((a, b) => collator.compare(a, b));
   const precisions = precisionChoices(totals);
   const rankedOf = (title) => rankingOf([...ticked], title, precisions[0][1], "time").ranked.length;
-  let title = showsMatrix ? "" : titles.reduce((best, t) => (rankedOf(t) > rankedOf(best) ? t : best)),
+  const preferred = preset?.titles.length ? titles.filter((t) => preset.titles.includes(t)) : showsMatrix ? [] : titles;
+  let title = preferred.reduce((best, t) => (best === "" || rankedOf(t) > rankedOf(best) ? t : best), ""),
     competes = precisions[0][1],
-    by = "time",
+    by = prices.size ? "cost" : "time",
     byIsChosen = false;
   const place = element("div", {}),
     answer = element("p", { class: "answer", role: "status" }),
@@ -289,7 +292,7 @@ function addMachines(parent, all, chosen, showsMatrix) {
         `best?: the ${VALUES[by].title} is the lowest, but another machine could be the best, too.`,
       absent.length && `No kernel of the application in a precision that competes: ${absent.join(", ")}.`,
       shown.some((m) => m.kind !== "measured") && "Imported times are unchecked, and mostly without an interval.",
-      "Prices are neither stored nor sent.",
+      prices.size ? "Prices that you enter are neither stored nor sent." : "Prices are neither stored nor sent.",
     ]
       .filter(Boolean)
       .join(" ");
@@ -339,6 +342,7 @@ function addMachines(parent, all, chosen, showsMatrix) {
       inputmode: "decimal",
       autocomplete: "off",
       placeholder: "price/h",
+      value: machine.price,
       "aria-label": `Price per hour of ${machine.name}`,
       oninput: () => onPrice(machine, price),
     });

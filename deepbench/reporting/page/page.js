@@ -25,6 +25,10 @@ const severalFiles = content.files.length > 1;
 /* Charts are drawn when they come into view, and again when the colors change. */
 const drawn = new Set();
 function draw(div) {
+  if (!window.Plotly) {
+    plotlyReady.then(() => window.Plotly && draw(div));
+    return;
+  }
   const [traces, made] = div.makeChart();
   const layout = withRoom(onPaper(made, div.closest(".wide")), traces, div.clientWidth);
   div.style.height = layout.height ? `${layout.height}px` : null;
@@ -360,4 +364,6 @@ content.files.forEach((_, fileIndex) => CHARTS.forEach((chart) => addChart(chart
 document.getElementById("sections").append(element("a", { href: "#cases" }, "All cases"));
 if (!document.querySelector("#charts figure")) document.querySelector(".contents [href='#charts']").remove();
 const table = addTable();
-document.documentElement.dataset.ready = "yes";
+plotlyReady.then(() => {
+  document.documentElement.dataset.ready = "yes";
+});

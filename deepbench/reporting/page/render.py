@@ -6,11 +6,11 @@ The content security policy of a page allows its own scripts, identified by hash
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources, util
-from pathlib import Path
+from importlib import resources
 from typing import Any
 
 from deepbench.core.errors import BadInput
@@ -18,24 +18,37 @@ from deepbench.core.json_lines import to_bytes
 from deepbench.core.version import VERSION
 
 SCRIPTS = (
-    *("format.js", "table.js", "charts.js", "figures.js", "machines.js", "first_screen.js", "changes.js"),
+    *(
+        "load_plotly.js",
+        "format.js",
+        "table.js",
+        "charts.js",
+        "figures.js",
+        "machines.js",
+        "first_screen.js",
+        "changes.js",
+    ),
     "page.js",
 )
 
-REMEDY = "a page needs Jinja2 and Plotly: pip install jinja2 plotly"
+# Plotly's bundle of bars and points, as npm's package plotly.js-basic-dist-min has it, compressed by `gzip -9n`.
+PLOTLY = "plotly-basic.min.js.gz"
+
+REMEDY = "a page needs Jinja2: pip install jinja2"
 
 
 def page(content: Mapping[str, Any], title: str) -> bytes:
     """A page that needs no other file, in UTF-8."""
-    scripts = [plotly(), *map(asset, SCRIPTS)]
+    scripts = [*map(asset, SCRIPTS)]
     return filled(
         "report.html",
         title=title,
         content=content,
         style=asset("page.css"),
+        packed=base64.b64encode(_bytes(PLOTLY)).decode(),
         scripts=scripts,
         embed=content,
-        policy=policy(scripts),
+        policy=policy([plotly(), *scripts]),
         shared=None,
         download=None,
     )
@@ -75,22 +88,23 @@ def embedded(content: Any) -> bytes:
 
 @cache
 def plotly() -> str:
-    """Plotly's script; `BadInput` with the remedy where it is not installed."""
-    spec = util.find_spec("plotly")
-    if spec is None or spec.origin is None:
-        raise BadInput(REMEDY)
-    path = Path(spec.origin).parent / "package_data" / "plotly.min.js"
-    try:
-        # A closing tag ends a script element even inside a string.
-        return path.read_text(encoding="utf-8").replace("</script", "<\\/script")
-    except OSError:
-        raise BadInput(f"Plotly is installed without its script {path.name}; {REMEDY}") from None
+    """Plotly's script."""
+    return gzip.decompress(_bytes(PLOTLY)).decode()
+
+
+def require_templates() -> None:
+    """`BadInput` with the remedy without Jinja2."""
+    _template("head.html")
 
 
 @cache
 def asset(name: str) -> str:
     """A template, style or script of this folder."""
-    return resources.files("deepbench").joinpath("reporting", "page", name).read_text(encoding="utf-8")
+    return _bytes(name).decode()
+
+
+def _bytes(name: str) -> bytes:
+    return resources.files("deepbench").joinpath("reporting", "page", name).read_bytes()
 
 
 @cache

@@ -8,6 +8,7 @@ from pathlib import Path
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
 from deepbench.reporting.page import content, render
+from deepbench.reporting.page.preset import Preset
 from deepbench.results import published
 from deepbench.results.file import ResultFile
 
@@ -18,6 +19,7 @@ def write_report(
     path: Path,
     title: str | None,
     steps_of: content.StepsOf | None = None,
+    preset: Preset | None = None,
 ) -> None:
     """Compare the first file with the others, and every file with these published machines; replace the page.
 
@@ -29,7 +31,9 @@ def write_report(
     labelled = list(zip(files, labels, strict=True))
     pairs = [content.of_pair(files[0], file, (labels[0], label)) for file, label in labelled[1:]]
     pairs += [content.of_published(file, label, machine) for file, label in labelled for machine in machines]
-    data = {"files": [content.of_file(file, label, steps_of) for file, label in labelled], "pairs": pairs}
+    preset = preset or Preset()
+    about = [content.of_file(file, label, steps_of, preset.machines) for file, label in labelled]
+    data = {"files": about, "pairs": pairs, "preset": preset.values(about)}
     page = render.page(data, printable(title or f"DeepBench: {', '.join(labels)}"))
     with replacing(path) as draft:
         draft.write_bytes(page)

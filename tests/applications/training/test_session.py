@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deepbench.applications.api import plan_training
 from deepbench.applications.training import checkpoint, inference, session, worker
 from deepbench.applications.training.application import Rung, Setup
 from deepbench.applications.training.scenarios import ServingOptions
@@ -23,6 +24,7 @@ from deepbench.core.files import NotWritten
 from deepbench.measuring import process
 from deepbench.results.file import Store, read_results
 from tests.help import trained
+from tests.help.command import run_here
 
 BATCH, EVERY, SAMPLES = 10, 20, 60
 RUNG = Rung("a sum", BATCH, SAMPLES, EVERY, 0.5)
@@ -489,3 +491,24 @@ def test_one_process_serves_the_model_of_several_ranks(tmp_path, monkeypatch):
 
     assert (1, "0.npz") == (asked.request["setup"]["ranks"], Path(asked.request["checkpoint"]).name)
     assert {"unavailable"} == {line["status"] for line in one.file.serving}
+
+
+def test_seeds_are_named_or_counted():
+    assert [0, 1] == [setup["seed"] for setup in plan_training("sentiment", seeds=2)]
+    assert [7, 11] == [setup["seed"] for setup in plan_training("sentiment", seeds=[7, 11])]
+    for wrong in ([], [7, 7], [-1], [2**31]):
+        with pytest.raises(BadInput, match="seeds are different whole numbers from 0 to 2147483647, found "):
+            plan_training("sentiment", seeds=wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--seed", "7,x"], "--seed must be a whole number, found 'x'"),
+        (["--seed", "7", "--seeds", "2"], "--seed names the seeds and --seeds their number; leave out one"),
+    ],
+)
+def test_words_for_seeds_that_cannot_be_used_are_refused(words, sentence):
+    done = run_here(["train", "sentiment", *words])
+
+    assert (64, f"deepbench: {sentence}\n") == (done.code, done.errors)

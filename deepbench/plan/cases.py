@@ -90,6 +90,8 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     planned: dict[str, Planned] = {}
     known: set[tuple[object, ...]] = set()
     for entry in _chosen(entries, choices, default_threads):
+        if entry.pattern.backend is not None:
+            _require_device(entry.pattern.backend, choices.device)
         for case in _cases(entry.pattern, choices, default_threads, entry.precision, entry.settings):
             slot = planned.setdefault(case.text, Planned(case, []))
             source = _stating_precision(entry, case)
@@ -162,6 +164,16 @@ def _check(choices: Choices) -> None:
         for value in values:
             if value not in known[name]:
                 raise BadInput(f"{name} must be one of {', '.join(known[name])}, found {shorten(value)!r}")
+
+
+def _require_device(library: str, device: str) -> None:
+    """`BadInput` where a device is asked for, and a line names a library that runs on another."""
+    other = find_backend(library).device
+    if device not in ("cpu", other):
+        raise BadInput(
+            f"--device {device} asks for libraries of {device}, but a case names {library}, which runs on {other}; "
+            f"choose cases that name no library, or leave out --device"
+        )
 
 
 def _cases(

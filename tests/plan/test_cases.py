@@ -610,3 +610,8 @@ def test_an_application_of_another_suite_keeps_its_place_there(tmp_path):
     ]
     assert {"i8u8"} == {e.precision for e in ocr}
     assert str(tmp_path / "mine.txt") == own.source["suite"]
+
+
+def test_a_device_that_the_named_libraries_do_not_run_on_is_refused():
+    with pytest.raises(BadInput, match=r"--device cuda .* a case names openblas, which runs on cpu"):
+        planned(["fleet"], device="cuda")

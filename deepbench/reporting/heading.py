@@ -34,7 +34,7 @@ def heading(file: ResultFile, environment: Mapping[str, str] | None = None) -> I
             yield from library_lines(library_name(name), answer)
     if chosen := file.chosen_variables | variables.chosen(environment or {}):
         text = ", ".join(f"{name}={value}" for name, value in chosen.items())
-        yield "variables", f"{text}: set by the user; they change what libraries do"
+        yield "variables", f"{text}: set outside DeepBench; they may change what libraries do"
 
 
 def machine_lines(machine: Mapping[str, Any]) -> Iterator[Line]:
@@ -78,11 +78,17 @@ def threading_text(library: Mapping[str, Any]) -> str | None:
     return "one thread" if library.get("threading") == "none" else library.get("threading")
 
 
+def card_name(card: Mapping[str, Any]) -> str:
+    """Maker and name of a GPU. Some drivers begin the name with the maker."""
+    vendor, name = str(card.get("vendor")), str(card.get("name"))
+    return name if name.startswith(vendor) else f"{vendor} {name}"
+
+
 def card_text(card: Mapping[str, Any]) -> str:
     """Name, size and driver of a GPU."""
     processors, memory, driver = (card.get(name) for name in ("processors", "memory_bytes", "driver"))
     parts = [
-        f"{card.get('vendor')} {card.get('name')}".replace("NVIDIA NVIDIA", "NVIDIA"),
+        card_name(card),
         f"{processors} multiprocessors" if processors is not None else None,
         units.data_bytes(memory) if memory is not None else None,
         f"driver {driver}" if driver is not None else None,

@@ -226,7 +226,7 @@ def test_a_page_names_variables_and_escapes_them(tmp_path):
     write_page([read_results(path)], tmp_path / "page.html", None)
     page = (tmp_path / "page.html").read_text()
 
-    assert "OMP_WAIT_POLICY=&lt;b&gt;1&lt;/b&gt;: set by the user" in page
+    assert "OMP_WAIT_POLICY=&lt;b&gt;1&lt;/b&gt;: set outside DeepBench" in page
     assert "<b>1</b>" not in page
 
 

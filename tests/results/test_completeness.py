@@ -89,5 +89,5 @@ def test_a_variable_that_changes_a_library_is_shown_and_does_not_stand_for_the_m
     path = samples.write(tmp_path / "set.jsonl", [record])
 
     assert {"OPENBLAS_CORETYPE": "Haswell"} == read_results(path).chosen_variables  # the others are set by DeepBench
-    assert "OPENBLAS_CORETYPE=Haswell: set by the user" in run_command(tmp_path, "show", str(path)).stdout
+    assert "OPENBLAS_CORETYPE=Haswell: set outside DeepBench" in run_command(tmp_path, "show", str(path)).stdout
     assert [s for s in lacks_in(path) if "environment variables changed" in s and "OPENBLAS_CORETYPE" in s]

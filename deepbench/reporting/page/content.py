@@ -20,6 +20,7 @@ from deepbench.reporting import answers, export
 from deepbench.reporting import compare as comparisons
 from deepbench.reporting import published as published_tables
 from deepbench.reporting.cases import LibraryRanking, rankings
+from deepbench.reporting.heading import card_name
 from deepbench.reporting.notes import disturbed_sentences
 from deepbench.reporting.page import applications, first_screen
 from deepbench.results.file import ResultFile, damage_text
@@ -201,7 +202,7 @@ def _machine(file: ResultFile, imported: bool) -> dict[str, Any]:
         "cores": machine.get("cores_allowed"),
         "memory": units.data_bytes(machine.get("memory_bytes")),
         "system": machine.get("system"),
-        "card": f"{card.get('vendor')} {card.get('name')}" if card else None,
+        "card": card_name(card) if card else None,
         # The header of an imported file has the date of the import, and may state when the times were published.
         "started": (years or "unknown") if imported else file.header["started"],
         "date": years if imported else file.header["started"][:10],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deepbench.reporting.heading import card_name
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
 from tests.conftest import ROOT
@@ -115,3 +116,10 @@ def test_f32_and_copies_take_as_long_as_in_pytorch(torch_s):
 
     assert ours_s == pytest.approx(torch_s["gemm 8192 8192 8192 float32"], rel=2e-3)
     assert 2**30 / copy.time_s == pytest.approx(torch_s["copy of 512 MiB, 20 in a graph, bytes/s"], rel=1e-2)
+
+
+def test_the_maker_of_the_card_is_named_once():
+    (case, *_) = summaries("load").values()
+
+    assert "NVIDIA H200" == card_name(case.record["library"]["card"])
+    assert "AMD Instinct" == card_name({"vendor": "AMD", "name": "Instinct"})

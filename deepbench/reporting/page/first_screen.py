@@ -279,7 +279,7 @@ def _furthest(
     found = []
     for kernel in chosen.values():
         s, r = kernel.summary, kernel.summary.record
-        where = "" if r["is_group"] else f", {r['threads']} thread{'s' * (r['threads'] != 1)}"
+        where = "" if r["is_group"] or r["device"] != "cpu" else f", {r['threads']} thread{'s' * (r['threads'] != 1)}"
         found.append(
             {
                 "row": kernel.position,

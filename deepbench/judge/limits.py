@@ -253,6 +253,10 @@ class Limits:
             rates[MEMORY] = slowest
         return {name: rate for name, rate in rates.items() if rate is not None}
 
+    def gathers(self, threads: int) -> float | None:
+        """Numbers per second that so many threads read at positions that other data decide; None if unknown."""
+        return self._gathers.get(threads)
+
     def disturbed(self, precisions: Iterable[str], threads: int, device: str = "cpu") -> list[str]:
         """Of the peaks of these precisions and the levels of memory: those that other programs made too low."""
         peaks = [p for p in precisions if self.peaks.is_disturbed(p, device, threads)]
@@ -331,7 +335,7 @@ class Limits:
             if count and rate:
                 found[level.name] = Bound(count / rate, "", doubt)
         found = _with_conversions(found, r, time_s)
-        gather_rate = self._gathers.get(threads) if device == "cpu" else None
+        gather_rate = self.gathers(threads) if device == "cpu" else None
         if demand.gathers and gather_rate and levels:
             bound, name = Bound(demand.gathers / gather_rate, "gathers"), levels[0].name
             found[name] = max(bound, found.get(name, bound), key=lambda b: b.seconds)

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -128,6 +129,22 @@ def test_p_says_how_far_computing_and_reading_overlap(p, factor):
 
     assert parts.seconds == pytest.approx(factor * 1e-3)
     assert {COMPUTE: 0.5, "main": 0.5} == pytest.approx(parts.shares)
+
+
+def test_numbers_that_are_gathered_cost_more_of_the_innermost_level_than_their_bytes():
+    case = parse_case("sparse_gemm m=1024 n=512 k=1024 sparsity=90 forward f32 mkl threads=1")
+    first, *others = HARDWARE.memory
+    gathering = replace(HARDWARE, memory=(replace(first, gather_bytes=100.0), *others))
+    found = demand(case)
+    before, after = (parts_of(found, hardware, Constants(), None) for hardware in (HARDWARE, gathering))
+
+    assert found.gathers > 0
+    assert COMPUTE == before.bound
+    assert "L1" == after.bound
+    assert after.memory_s == found.gathers * 100.0 / first.bytes_per_s
+    twice = gathering.replace("memory.L1.bytes_per_s*2")
+    assert parts_of(found, twice, Constants(), None).memory_s == after.memory_s / 2
+    assert Hardware.parse(gathering.toml()).memory == gathering.memory
 
 
 def test_shares_add_up_to_one_and_name_the_bound():

@@ -59,6 +59,9 @@ MOST_TEXT = 2000
 # Larger and smaller values are no machine.
 LARGEST, SMALLEST = 1e24, 1e-15
 
+# The values of a level of memory, in the order of the class.
+LEVEL_VALUES = ("bytes", "bytes_per_s", "gather_bytes")
+
 # The word of a knob that means every level or precision, and what the main memory of a measured machine is called.
 ALL, MAIN = "all", "main"
 
@@ -74,6 +77,9 @@ class MemoryLevel:
     """What it holds together with all levels inside of it; None: unknown, or more than anything needs."""
     bytes_per_s: float | None
     """The rate at which it is read; None: unknown."""
+    gather_bytes: float | None = None
+    """Of the innermost level: how many bytes are read in the time in which one number is read at a position that other
+    data decide, as in sparse products; None: unknown, so that only its bytes count."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,8 @@ class Hardware:
         for level in limits.cpu.of(threads) if device == "cpu" else ():
             rate = level.rate(level.below)
             if level.capacity is not None and rate is not None:
-                inner.append(MemoryLevel(level.name, level.capacity, rate))
+                gathers = limits.gathers(threads) if not inner else None
+                inner.append(MemoryLevel(level.name, level.capacity, rate, rate / gathers if gathers else None))
             elif level.capacity is not None:
                 remarks.append(
                     f"{level.name} was not measured: what it holds counts as read from the next level. "
@@ -203,7 +210,7 @@ class Hardware:
         lines += [f"# {remark}" for remark in self.remarks]
         lines += ["", "[peak]  # FLOP/s", *(f"{name} = {_number(rate)}" for name, rate in self.peak.items())]
         for level in self.memory:
-            lines += ["", "[[memory]]", f"name = {quoted(level.name)}", *_values(level, "bytes", "bytes_per_s")]
+            lines += ["", "[[memory]]", f"name = {quoted(level.name)}", *_values(level, *LEVEL_VALUES)]
         overhead = _values(self.overhead, *(f.name for f in fields(Overhead)))
         lines += ["", "[overhead]", *overhead] if overhead else []
         return "\n".join([*lines, ""])
@@ -414,17 +421,15 @@ class _Reader:
         for i, entry in enumerate(value, 1):
             table = self.table(entry, f"level {i} of memory")
             wrong = f"{self.named}: level {i} of memory has no"
-            refuse_unknown(map(printable, table), ("name", "bytes", "bytes_per_s"), wrong)
+            refuse_unknown(map(printable, table), ("name", *LEVEL_VALUES), wrong)
             name = table.get("name")
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (ALL, "bytes", "bytes_per_s"):
                 raise BadInput(
                     f"{self.named}: level {i} of memory needs a name of letters and digits, such as L2, "
                     f"found {shorten(repr(name))}"
                 )
-            known = {
-                key: self.number(table[key], f"memory.{name}.{key}") for key in ("bytes", "bytes_per_s") if key in table
-            }
-            levels.append(MemoryLevel(name, known.get("bytes"), known.get("bytes_per_s")))
+            known = {key: self.number(table[key], f"memory.{name}.{key}") for key in LEVEL_VALUES if key in table}
+            levels.append(MemoryLevel(name, *map(known.get, LEVEL_VALUES)))
         names = [level.name for level in levels]
         if len(set(names)) < len(names):
             raise BadInput(f"{self.named}: two levels of memory have the same name; wanted different names")

@@ -5,7 +5,8 @@
 F is what the kernel computes and P the peak of its precision; B are the least bytes that come from a level of memory,
 because the levels inside of it are too small, and W is the rate of this level. The fitted constants are t₀ (a call, or
 one of several steps that depend on each other), the efficiencies e_c and e_m, and p, which says how far computing and
-reading overlap: not at all for 1, completely for large values. Without efficiencies and t₀ this is the roofline
+reading overlap: not at all for 1, completely for large values. Where a sparse product gathers numbers, they count as
+as many bytes of the innermost level as are read in the time of its gathers. Without efficiencies and t₀ this is the roofline
 (Williams, Waterman, Patterson, CACM 2009).
 
 **Occupancy**, where the hardware has `units`: a product is cut into tiles, and the depth of the sums into parts (split
@@ -239,6 +240,8 @@ def roofs(demand: Demand, hardware: Hardware) -> list[Roof]:
         memory_s, level = 0.0, hardware.main.name
         for memory, crossing in zip(hardware.memory, demand.crossing, strict=True):
             size = crossing + (extra if memory is hardware.main else 0.0)
+            if memory.gather_bytes:
+                size = max(size, demand.gathers * memory.gather_bytes)
             if size and memory.bytes_per_s and size / memory.bytes_per_s > memory_s:
                 memory_s, level = size / memory.bytes_per_s, memory.name
         found.append((compute_s / occupancy, memory_s, level))

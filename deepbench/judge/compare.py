@@ -25,7 +25,7 @@ from deepbench.judge import heats
 from deepbench.judge.reasons import Reason, Reasons, library_title, reasons
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.record import MEASURED, Record
-from deepbench.results.summary import Summary, is_disturbed, process_time_s, summarize
+from deepbench.results.summary import Summary, process_time_s, summarize
 from deepbench.results.work import Work
 
 LEVEL = 0.95
@@ -106,12 +106,12 @@ class ComparedCase:
 
     @cached_property
     def withheld(self) -> str | None:
-        """Why there is no verdict, whatever the ratio: too few heats, or a side without an undisturbed process."""
+        """Why there is no verdict, whatever the ratio: too few heats, or a side whose time is an upper bound."""
         if (too_few := self.too_few_heats) is not None:
             return too_few
         for name, side in (("first", self.a), ("second", self.b)):
-            if all(map(is_disturbed, side.rounds)):
-                return f"other programs disturbed every process of the {name} side"
+            if side.is_disturbed:
+                return f"other programs disturbed most processes of the {name} side"
         return None
 
     @property

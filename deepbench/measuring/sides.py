@@ -49,7 +49,7 @@ from deepbench.plan.cases import Choices, Planned, expand, read_chosen
 from deepbench.plan.modes import Rounds
 from deepbench.results.file import ResultFile
 from deepbench.results.record import MEASURED, Record, Source
-from deepbench.results.summary import is_disturbed
+from deepbench.results.summary import are_disturbed
 from deepbench.results.work import Work, by_case
 
 # Variables that make a library load a program, run one, or write a file: a file from elsewhere must not set one.
@@ -264,7 +264,7 @@ def queue(
 def decided(a: Sequence[Record], b: Sequence[Record], margin: float) -> bool:
     """Whether the rounds so far show that the sides differ, or that they are the same. Too few heats show nothing."""
     met = heats.meetings(a, b)
-    if (met.count and met.too_few) or any(all(map(is_disturbed, side)) for side in (a, b)):
+    if (met.count and met.too_few) or any(map(are_disturbed, (a, b))):
         return False
     difference, _ = compare.difference_of_rounds(a, b, True)
     return difference is not None and is_decided(difference, margin)

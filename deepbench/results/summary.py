@@ -231,7 +231,7 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     numbers = [process_number(r["measurement"]) for r in measured if r["measurement"]]
     fraction = sum(n.undisturbed_fraction for n in numbers) / len(numbers)
     clean = undisturbed_rounds(measured)
-    if 2 * len(clean) < len(measured):
+    if are_disturbed(measured):
         # Half of the samples of an undisturbed process are below its time, so its fastest ones are no bound.
         disturbed = [r["measurement"] for r in measured if r["measurement"] and is_disturbed(r)]
         bound_s = min([*(stats.lower_quartile(m["samples_s"]) for m in disturbed), *(n.time_s for n in numbers)])
@@ -252,6 +252,12 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     if interval is None:
         return time, False
     return replace(time, low_s=interval[0], high_s=interval[1]), True
+
+
+def are_disturbed(rounds: Sequence[Record]) -> bool:
+    """Whether other programs disturbed most of the measured rounds of a case, so that its time is an upper bound."""
+    measured = sum(r["status"] in MEASURED and r["measurement"] is not None for r in rounds)
+    return 2 * len(undisturbed_rounds(rounds)) < measured
 
 
 def undisturbed_rounds(rounds: Sequence[Record]) -> list[Record]:

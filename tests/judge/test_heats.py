@@ -135,8 +135,10 @@ def test_the_order_of_libraries_does_not_rest_on_heats_that_are_left_over(good, 
     assert is_certain == (ratio.low is not None)
 
 
-@pytest.mark.parametrize(("disturbed_rounds", "verdict", "code"), [(6, "cannot tell", 2), (5, "slower", 1)])
-def test_a_side_without_an_undisturbed_process_has_no_verdict(disturbed_rounds, verdict, code):
+@pytest.mark.parametrize(
+    ("disturbed_rounds", "verdict", "code"), [(6, "cannot tell", 2), (4, "cannot tell", 2), (3, "slower", 1)]
+)
+def test_a_side_whose_time_is_an_upper_bound_has_no_verdict(disturbed_rounds, verdict, code):
     a, b = in_bad_heats([1.2, 1.201, 1.199, 1.2, 1.202, 1.198], bad=0)
     for record in b[:disturbed_rounds]:
         record["measurement"]["steal_s"] = [0.01] * 32
@@ -147,7 +149,7 @@ def test_a_side_without_an_undisturbed_process_has_no_verdict(disturbed_rounds, 
     outcome = gate.judge(comparison)
     assert code == outcome.exit_code
     if code == 2:
-        assert ["other programs disturbed every process of the second side"] == [c.reason for c in outcome.cases]
+        assert ["other programs disturbed most processes of the second side"] == [c.reason for c in outcome.cases]
     assert (code == 1) == sides.decided(a, b, 0.02)
 
 

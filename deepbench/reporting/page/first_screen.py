@@ -127,7 +127,7 @@ def _banners(file: ResultFile, incomplete: str | None, summaries: Sequence[Summa
         "Cut off": "The last line of the file is incomplete, and is left out." if file.truncated else None,
         "Disturbed": (
             f"Other programs disturbed {disturbed:,} of {count} times. They are marked, and no library wins by them. A "
-            "comparison with another file has no verdict where every process of a side was disturbed."
+            "comparison with another file has no verdict where most processes of a side were disturbed."
             if disturbed > MOST_DISTURBED * len(ranked)
             else None
         ),

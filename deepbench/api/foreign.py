@@ -18,7 +18,7 @@ def import_results(
     machine: str | None = None,
     library: str | None = None,
     backend: str | None = None,
-    threads: int = 1,
+    threads: int | None = None,
     case: str | None = None,
 ) -> Results:
     """Convert results of another program to a result file, and load it. The times stay marked as unchecked.
@@ -29,7 +29,7 @@ def import_results(
         machine: where the file does not name it.
         library: its name and version, such as `cuDNN 7.6`, where the file does not name it.
         backend: the name of that library in DeepBench, such as `cudnn`.
-        threads: where the file does not say it.
+        threads: where the file does not say it; None: one.
         case: of nvbench and pyperf: the case of a benchmark; `{M}` stands for its axis M.
     """
     return load_kernels(
@@ -44,7 +44,7 @@ def convert(
     machine: str | None = None,
     library: str | None = None,
     backend: str | None = None,
-    threads: int = 1,
+    threads: int | None = None,
     case: str | None = None,
 ) -> tuple[Path, ImportedFile, int]:
     """As `import_results`; returns the result file, what was left out and why, and the number of results."""

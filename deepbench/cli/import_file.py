@@ -44,10 +44,12 @@ def import_file(
     from deepbench.api.filters import thread_count
     from deepbench.api.foreign import convert
 
-    number = thread_count(threads) if threads else 1
+    number = thread_count(threads) if threads else None
     target, imported, results = convert(
         file, output, machine=machine, library=library, backend=backend, threads=number, case=case
     )
+    for remark in imported.remarks:
+        warn(remark)
     left_out = Counter(imported.left_out)
     for reason, times in list(left_out.items())[:MOST_LEFT_OUT]:
         warn(f"left out: {reason}{f' ({times} times)' if times > 1 else ''}")

@@ -167,6 +167,9 @@ def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = 
         return code
     if not session.is_in_place:
         raise BadInput(_to_continue(session))
+    if session.file.incomplete is not None and session.file.header["plan"].get("budget_s"):
+        say(f"{session.file.incomplete}, because the budget is over. To continue:")
+        say(f"  {command('run', '--resume', '-o', path)}")
     say(f"\n{path} has every sample. To see one line per library:\n  {command('show', path, '--full')}")
     has_time = any(s.estimate is not None for s in results_of(session.file).summaries)
     if not has_time:

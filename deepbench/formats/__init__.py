@@ -52,8 +52,8 @@ class ImportOptions:
     library: str | None = None
     """Name and version, such as `cuDNN 7.6`."""
     backend: str | None = None
-    threads: int = 1
-    """Threads of the library."""
+    threads: int | None = None
+    """Threads of the library; None: not given, and counted as one."""
     case: str | None = None
     """A template for programs that do not know operations: `{M}` stands for the value of axis M."""
 
@@ -108,6 +108,8 @@ class ImportedFile:
     cases: list[ImportedCase] = field(default_factory=_Few)
     left_out: list[str] = field(default_factory=_Few)
     """What was skipped, each with the reason."""
+    remarks: list[str] = field(default_factory=list)
+    """What was assumed."""
 
 
 class Format(ABC):
@@ -187,6 +189,8 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
     if not any(entry.processes_s for entry, _ in cases):
         first = cases[0][0].reason or f"{imported.program} gives no time"
         raise BadInput(f"none of the {len(cases)} cases in the file has a time; the first: {first}")
+    if options.threads is None and "threads=" not in (options.case or "") and any(map(_runs_on_cpu, cases)):
+        imported.remarks.append("the file does not say how many threads there were; they count as 1 (--threads N)")
     library: LibraryFacts = {"name": imported.library, "version": imported.version, "path": None}
     if options.library:
         name, _, version = options.library.rpartition(" ")
@@ -220,6 +224,12 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
             else:
                 records.append(record)
     return header, records
+
+
+def _runs_on_cpu(entry: tuple[ImportedCase, Case]) -> bool:
+    """Whether a case has a number of threads that matters, and it is the one that nobody gave."""
+    case = entry[1]
+    return case.library.device == "cpu" and not case.operation.is_group and case.threads == 1
 
 
 def _parse_cases(imported: ImportedFile) -> list[tuple[ImportedCase, Case]]:
@@ -339,4 +349,4 @@ def case_text(options: ImportOptions, name: str, axes: dict[str, str]) -> tuple[
         return None, "the file does not name the library; add it to --case, or use --backend"
     settings = [f"{n}={v}" for n, v in pattern.settings]
     words = [pattern.op, pattern.problem.text, pattern.direction or "forward", pattern.precision or "f32", backend]
-    return " ".join([*words, f"threads={pattern.threads or options.threads}", *settings]), ""
+    return " ".join([*words, f"threads={pattern.threads or options.threads or 1}", *settings]), ""

@@ -211,7 +211,7 @@ def _case_text(settings: dict[str, str], problem: str, options: ImportOptions) -
     if cold == "all":
         words.append("cache=cold")
     backend = options.backend or "onednn"
-    parts = [op, sizes, direction, _precision(settings), backend, f"threads={options.threads}", *words]
+    parts = [op, sizes, direction, _precision(settings), backend, f"threads={options.threads or 1}", *words]
     return " ".join(filter(None, parts))
 
 

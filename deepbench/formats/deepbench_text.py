@@ -100,7 +100,7 @@ class _Library:
     @classmethod
     def choose(cls, options: ImportOptions, default: str | None, what: str) -> _Library:
         if options.backend or default:
-            return cls(options.backend or str(default), options.threads)
+            return cls(options.backend or str(default), options.threads or 1)
         raise BadInput(f"DeepBench: deepbench has no backend for the library of {what}; choose one with --backend")
 
     def case(self, words: str, value: str, unit_s: float, notes: Mapping[str, Any]) -> ImportedCase:

@@ -146,7 +146,7 @@ class NcclTests(Format):
                 continue
             library = options.backend or imported.library.lower()
             words = [op, f"n={n} ranks={ranks} forward {precision}", library]
-            text = " ".join(filter(None, [*words, f"threads={options.threads}", place, settings]))
+            text = " ".join(filter(None, [*words, f"threads={options.threads or 1}", place, settings]))
             bandwidth, wrong = times.get("bus_bw"), times.get("nwrong")
             notes = {}
             if isinstance(bandwidth, int | float) and math.isfinite(bandwidth):

@@ -97,6 +97,21 @@ WARNINGS = {
         "loop not compiled: install a C compiler, then DeepBench again, and calls are no longer made from Python.",
         flag="L",
     ),
+    "throttled": Note(
+        "throttled",
+        "throttled",
+        "throttled: the GPU lowered its clock meanwhile, for power or heat. Under a longer load it may be lower still.",
+        flag="T",
+    ),
+    "shared_card": Note(
+        "shared_card", "shared GPU", "shared GPU: other processes used the GPU meanwhile.", flag="G"
+    ),
+    "plain_clock": Note(
+        "plain_clock",
+        "launching included",
+        "launching included: the time of a short kernel contains what the host needs to launch it.",
+        flag="E",
+    ),
     "not_cold": Note(
         "not_cold", "not cold", "not cold: what the calls read fits in the caches, so some data was cached.", flag="H"
     ),

@@ -455,7 +455,7 @@ def test_encodings_and_compression_are_read(tmp_path, encoding):
     assert (1, [[2e-6]]) == (count, [list(samples) for samples in found.cases[0].processes_s])
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8b\x08 no gzip", gzip.compress(b"x" * 1000)[:-9]])
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08 no gzip", gzip.compress(b"x" * 1000, mtime=0)[:-9]])
 def test_damaged_compressed_files_are_refused(tmp_path, content):
     (tmp_path / "in").write_bytes(content)
     with pytest.raises(BadInput, match="cannot read"):
@@ -535,3 +535,15 @@ def test_benchmarks_that_claim_one_case_are_named(tmp_path):
 
     assert 1 == count  # case, of two processes
     assert "occurs twice in the file (gemm_64, gemm_128); the first one is used" in found.left_out[0]
+
+
+def test_a_number_of_threads_that_nobody_gave_is_said():
+    text, said = (FOLDER / "benchdnn.csv").read_text(), []
+    for threads in (None, 4):
+        options = formats.ImportOptions(threads=threads)
+        found = formats.read(text, options)
+        _, records = formats.to_results(found, options, [])
+        assert {threads or 1} == {r["threads"] for r in records}
+        said.append(found.remarks)
+
+    assert [["the file does not say how many threads there were; they count as 1 (--threads N)"], []] == said

@@ -86,7 +86,10 @@ def gate(
     found: Gated = replace(first.gate(second, margin, unchecked), gaps=[*first.gaps, *second.gaps])
     if rerun and not isinstance(first, Results):
         first.refuse("--rerun measures kernels again; train again instead")
-    if rerun and found.regressions():
+    if rerun and isinstance(second, Results) and found.regressions():
+        from deepbench.measuring.sides import require_rerun
+
+        require_rerun(second.file, found.regressions())
         on_rerun(found.regressions())
         found = first.measure_again(second, found, margin, unchecked, trusted, on_load)
     return found

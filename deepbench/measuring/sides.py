@@ -336,6 +336,12 @@ class Turns:
                 done += 1
 
 
+def require_rerun(after: ResultFile, cases: Sequence[str]) -> None:
+    """`BadInput` where cases of the second of two files cannot be measured again."""
+    if after.header["plan"].get("interleaved") or not set(cases) <= set(after.order):
+        raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
+
+
 def measure_again(
     before: ResultFile,
     after: ResultFile,
@@ -349,8 +355,7 @@ def measure_again(
     `on_load` is called with the libraries that are loaded because the first file names them. `NotTrusted` where it
     names some and `trusted` is false.
     """
-    if after.header["plan"].get("interleaved") or not set(cases) <= set(after.order):
-        raise BadInput("--rerun is for two files of the same cases, not for sides of one run; measure both again")
+    require_rerun(after, cases)
     if ranks_of(map(parse_case, cases)) > 1:
         require_hosts(after, (), "measure the cases again: deepbench run --hostfile FILE")
     require_same_machine(after)

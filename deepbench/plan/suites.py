@@ -431,6 +431,14 @@ def _op_of(header: list[str], path: Path) -> Op:
         lacking.append(((len(unknown), len(missing)), op, missing, unknown))
     fitting = [op for wrong, op, _, _ in lacking if wrong == (0, 0)]
     if not fitting:
+        if separators := [c for c in ";\t|" if len(header) == 1 and c in header[0]]:
+            found = "tabs" if separators[0] == "\t" else repr(separators[0])
+            raise BadInput(f"{path}: wanted columns that commas separate, found {found} in the header")
+        if all(len(unknown) == len(header) for _, _, _, unknown in lacking):  # also an empty one
+            raise BadInput(
+                f"{path}: the first line names no column of a list of problems: {shorten(', '.join(header), 100)}; "
+                "begin the file with a header, such as op,m,n,k,precision"
+            )
         _, op, missing, unknown = min(lacking, key=lambda found: (found[0], found[1].name != path.stem))
         parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [
             f"has {shorten(', '.join(unknown), 100)}, which is unknown there"

@@ -103,9 +103,7 @@ WARNINGS = {
         "throttled: the GPU lowered its clock meanwhile, for power or heat. Under a longer load it may be lower still.",
         flag="T",
     ),
-    "shared_card": Note(
-        "shared_card", "shared GPU", "shared GPU: other processes used the GPU meanwhile.", flag="G"
-    ),
+    "shared_card": Note("shared_card", "shared GPU", "shared GPU: other processes used the GPU meanwhile.", flag="G"),
     "plain_clock": Note(
         "plain_clock",
         "launching included",

@@ -1,5 +1,6 @@
 """Words, suites and filters → cases; which round comes next."""
 
+import re
 import time
 from dataclasses import replace
 
@@ -615,3 +616,18 @@ def test_an_application_of_another_suite_keeps_its_place_there(tmp_path):
 def test_a_device_that_the_named_libraries_do_not_run_on_is_refused():
     with pytest.raises(BadInput, match=r"--device cuda .* a case names openblas, which runs on cpu"):
         planned(["fleet"], device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("op;m;n;k\ngemm;8;8;8\n", "wanted columns that commas separate, found ';' in the header"),
+        ("8,8,8\n4,4,4\n", "the first line names no column of a list of problems: 8, 8, 8"),
+    ],
+)
+def test_a_list_of_problems_without_a_header_or_commas_is_named(tmp_path, text, reason):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+
+    with pytest.raises(BadInput, match=re.escape(reason)):
+        planned([str(path)])

@@ -367,7 +367,7 @@ def test_a_filter_that_names_nothing_is_refused(choices, expected):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", "the header is that of no operation"),
+        (b"", "the first line names no column"),
         (b"m,n,k\n", "no problem in it"),
         (b"m,n\n1,2\n", "for the nearest one, gemm, it lacks k"),
         (b"m,n,k,colour\n1,2,3,red\n", "it has colour, which is unknown there"),

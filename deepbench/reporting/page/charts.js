@@ -213,10 +213,10 @@ function hoverText(row) {
   return plainLines([
     row.title,
     `${row.library}, ${row.precision}${threadsOf(row)}`,
-    row.time_s != null && `${format.seconds(row.time_s)} ${format.interval(row)}${row.disturbed ? ", disturbed" : ""}`,
+    row.time_s != null && (row.disturbed ? `${format.time(row)}, disturbed` : `${format.seconds(row.time_s)} ${format.interval(row)}`),
     row.ratioText,
-    row.flop_per_s != null && format.flop(row.flop_per_s, "/s"),
-    row.limited_by && `${row.limited_by}: ${format.shareOfLimit(row)}`,
+    format.rate(row, "flop_per_s") != null && format.flop(row.flop_per_s, "/s"),
+    row.limited_by && !row.disturbed && `${row.limited_by}: ${format.shareOfLimit(row)}`,
     row.command,
   ]);
 }

@@ -83,7 +83,8 @@ function addChart(chart, fileIndex) {
     selected[name] = values[0][0];
   });
   const selectedRows = () => chart.rows(all, selected, file);
-  if (!selectedRows().length && !chart.remarks?.(all, selected, file).length) return;
+  const remarks = () => (chart.remarks?.(all, selected, file) ?? []).filter(Boolean);
+  if (!selectedRows().length && !remarks().length) return;
   const title = chart.title + (severalFiles ? ` (${file.name})` : "");
   const figure = element(
     "figure",
@@ -97,7 +98,7 @@ function addChart(chart, fileIndex) {
     const captions = [
       some.length < every.length &&
         `The chart shows 1 in ${Math.ceil(every.length / MOST_POINTS)} of ${every.length} points.`,
-      ...(chart.remarks ? chart.remarks(all, selected, file) : [disturbedRemark(every)]),
+      ...(chart.remarks ? remarks() : [disturbedRemark(every)]),
     ];
     thinning.textContent = captions.filter(Boolean).map((text) => ` ${text}`).join("");
     return chart.draw(some, selected, file);
@@ -121,7 +122,7 @@ function addChart(chart, fileIndex) {
     );
   if (bar.children.length) figure.append(bar);
   if (!selectedRows().length) {
-    thinning.textContent = ` ${chart.remarks(all, selected, file).join(" ")}`;
+    thinning.textContent = ` ${remarks().join(" ")}`;
     document.getElementById("charts").append(figure);
     return;
   }

@@ -190,7 +190,8 @@ def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]
             found.append(Machine(next(labels), "imported" if imported else "measured", sums))
         else:
             machine = published.find(str(source))
-            found.append(Machine(machine, "imported", totals.of_summaries(published.summaries(machine))))
+            sums = totals.of_summaries(published.summaries(machine))
+            found.append(Machine(machine, "imported", sums, is_published=True))
     if len({m.name for m in found}) < len(found):
         raise BadInput(f"a machine is named twice: {', '.join(m.name for m in found)}; name each once")
     return found

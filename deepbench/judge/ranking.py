@@ -35,6 +35,8 @@ class Machine:
     kind: Literal["measured", "imported"]
     totals: Sequence[Total]
     price_per_h: float | None = None
+    is_published: bool = False
+    """Whether the original DeepBench published it; otherwise it is a result file."""
 
 
 @dataclass(frozen=True)

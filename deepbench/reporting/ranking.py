@@ -23,7 +23,7 @@ WHY_NEAR = {"overlap": "intervals overlap", "one process": "one process, near", 
 # A run with a budget goes on with another budget; others end when their plan is done.
 MORE_ROUNDS = "More rounds may decide: deepbench run --rounds N, or --resume of a run with --budget."
 
-# Columns of the matrix that every terminal shows, before machines that are rarely the best are left out.
+# Columns of the matrix that every terminal shows, before published machines that are rarely the best are left out.
 MOST_ALWAYS_SHOWN = 2
 
 
@@ -223,7 +223,10 @@ def _prices(prices: Mapping[str, float]) -> str:
 
 
 def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
-    """One row per application, one column per machine; on a narrow terminal those that rarely win are left out."""
+    """One row per application, one column per machine.
+
+    On a narrow terminal published machines that rarely win are left out, but no result file.
+    """
     wins = {m.name: sum(bool(r.ranked) and r.ranked[0].machine is m for r in found) for m in machines}
     rows: list[dict[str, Cell]] = []
     for ranking in found:
@@ -236,11 +239,12 @@ def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
             text = _matrix_text(place, ranking.by)
             row[place.machine.name] = Strong(text) if len(ranked) > 1 and place is ranked[0] else text
         rows.append(row)
-    often_first = sorted(machines, key=lambda m: -wins[m.name])
+    often_first = sorted(machines, key=lambda m: (m.is_published, -wins[m.name]))
+    spared = {m.name: often_first.index(m) + 1 - MOST_ALWAYS_SHOWN for m in machines if m.is_published}
     columns = [
         Column("application"),
         Column("best"),
-        *(Column(m.name, narrow=max(0, often_first.index(m) + 1 - MOST_ALWAYS_SHOWN)) for m in machines),
+        *(Column(m.name, narrow=max(0, spared.get(m.name, 0))) for m in machines),
     ]
     texts = [str(row[m.name]) for row in rows for m in machines]
     doubtful = any(str(row["best"]).startswith("≈") for row in rows)

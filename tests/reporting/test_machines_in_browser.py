@@ -14,6 +14,7 @@ from deepbench.reporting import site
 from deepbench.reporting.page import content
 from deepbench.reporting.page.preset import Preset
 from deepbench.reporting.page.report import write_report
+from deepbench.reporting.table import time_text
 from deepbench.results import published
 from deepbench.results.file import read_results
 from tests.help import samples
@@ -134,10 +135,56 @@ def test_the_page_says_what_the_command_says(visit, three, files, prices):
     rows = {row["machine"]: row for row in tables.rows_of(ranking)}
     for shown in cells(page):
         row = rows[shown["Machine"]]
-        assert units.seconds(row["time"]) == shown["Total time"]
+        assert time_text(row["time"]) == shown["Total time"]
         assert units.plus_minus(row["±"]) == shown["±"]
         assert str(row["rank"]) == shown["Rank"]
         assert shown["vs best"].endswith(row["interval"] or "")
+
+
+@pytest.fixture(scope="session")
+def noisy(tmp_path_factory):
+    """Two files and a disturbed one that is below both of them, and one that has kernels in another precision only."""
+    folder = tmp_path_factory.mktemp("noisy")
+    made = {"quiet": ocr(1e-3), "slow": ocr(2e-3), "f16f16": ocr(1e-3, precision="f16f16")}
+    made["noisy"] = [
+        {**samples.disturbed(text=r["case"], seconds=0.5e-3), "sources": r["sources"]} for r in samples.ocr()
+    ]
+    made["none"] = [samples.measured()]
+    files = [read_results(samples.write(folder / f"{name}.jsonl", records)) for name, records in made.items()]
+    write_report(files, [], folder / "noisy.html", None)
+    return files, folder / "noisy.html"
+
+
+@pytest.mark.parametrize("prices", [{}, {"quiet.jsonl": 1.0, "slow.jsonl": 1.0, "noisy.jsonl": 1.0},
+                                    {"quiet.jsonl": 1.0, "slow.jsonl": 1.0, "noisy.jsonl": 3.0}])  # fmt: skip
+def test_the_page_ranks_an_upper_bound_as_the_command_does(visit, noisy, prices):
+    files, path = noisy
+    page = visit(path)
+    choose(page, "Application", "OCR (server)")
+    for name, value in prices.items():
+        price(page, name).fill(str(value))
+    (ranking,) = rankings(machines_of(files, prices), competing(()))
+    rows = {row["machine"]: row for row in tables.rows_of(ranking)}
+    shown = cells(page)
+
+    assert tables.answer(ranking) == answer(page)
+    assert (prices.get("noisy.jsonl") == 3.0) == ("Not ranked: noisy.jsonl (4 times disturbed)" in answer(page))
+    assert [p.machine.name for p in ranking.places if p.total] == [row["Machine"] for row in shown]
+    for row in shown:
+        wanted = rows[row["Machine"]]
+        assert (str(wanted["rank"] or "–"), time_text(wanted["time"])) == (row["Rank"], row["Total time"])
+    hint = page.inner_text("[data-machines]")
+    assert tables.UNRANKED in hint
+    assert "No kernel of the application in a precision that competes: f16f16.jsonl." in hint
+    assert "No kernel of the application: none.jsonl." in hint
+
+
+def test_energy_has_no_upper_bound(visit, noisy):
+    page = visit(noisy[1])
+    choose(page, "Application", "OCR (server)")
+    choose(page, "Rank by", "energy")
+
+    assert "no machine can be ranked" in answer(page)
 
 
 def test_prices_are_neither_stored_nor_kept(visit, three):
@@ -326,7 +373,7 @@ def test_a_site_ranks_all_machines_and_links_to_them(visit, tmp_path):
     assert ["all applications", "OCR (server)"] == select(page, "Application").locator("option").all_inner_texts()
     assert ["fast", "1", "4.02 ms", "4 of 4"] == rows[0]
     assert ["slow", "2", "8.04 ms", "4 of 4"] == rows[1]
-    assert ["noisy", "–", "3.99 ms", "4 of 4, 4 disturbed"] == rows[2]
+    assert ["noisy", "–", "≤ 4.0 ms", "4 of 4, 4 disturbed"] == rows[2]
     assert ["part", "–", "–", "3 of 4"] == rows[3]
     expected = "fast is 2.00× faster than slow; the intervals do not overlap: certain at 95 %. Not ranked: noisy"
     assert expected in answer(page)

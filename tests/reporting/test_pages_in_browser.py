@@ -61,6 +61,7 @@ def test_numbers_and_ratios_are_written_as_python_writes_them(visit, report):
     for value in (0.0, 1.0, 9.994, 9.996, 99.96, 0.0123456, 1e-5, 123456.0, 999.5, 1e9):
         assert units.significant(value) == page.evaluate(f"format.significant({value!r})")
         assert units.seconds(value) == page.evaluate(f"format.seconds({value!r})")
+        assert not value or units.at_most(value) == page.evaluate(f"format.atMost({value!r})")
     for ratio in (0.027, 37.04, 1.8, 1.034, 1.004, 0.996, 1.0, 1e-6, 12345.0):
         assert units.faster_or_slower(ratio) == page.evaluate(f"format.fasterOrSlower({ratio!r})")
         assert units.speed_sentence("B", ratio, "A") == page.evaluate(f"format.speedSentence('B', {ratio!r}, 'A')")

@@ -1,6 +1,9 @@
 """Machines ranked by application, by time or cost, and how certain the order is."""
 
+import io
+
 import pytest
+from rich.console import Console
 
 from deepbench.core.errors import BadInput
 from deepbench.judge.ranking import Machine, competing, rankings
@@ -149,6 +152,19 @@ def test_the_matrix_says_what_its_cells_are():
     assert "Cells: cost of a million passes, or (with a unit) time of one pass where a machine has no price" in mixed
     assert "**1000 f32**" in mixed
     assert "1.00 s f32" in mixed
+
+
+def test_a_narrow_terminal_leaves_out_published_machines_and_no_file():
+    files = [machine(f"file-{i}", total(9.0 + i)) for i in range(2)]
+    published = [Machine(f"Published machine {i}", "imported", [total(1.0 + i)], is_published=True) for i in range(6)]
+    table = tables.matrix([*published, *files], rankings([*published, *files], competing(())))
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    table.print(console)
+    head, _, notes = console.file.getvalue().partition("Cells:")
+
+    assert all(f.name in head for f in files)
+    assert "Not shown at this width: " in notes
+    assert not [f for f in files if f.name in notes.partition("Not shown at this width: ")[2]]
 
 
 def test_an_empty_matrix_says_why():

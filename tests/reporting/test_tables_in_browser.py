@@ -233,6 +233,22 @@ def test_a_status_is_short_and_its_title_has_the_reason(visit, small):
     assert "disturbed" == cell.inner_text()
 
 
+def test_a_disturbed_time_is_an_upper_bound_without_rates(visit, small):
+    page = visit(small)
+    page.get_by_label("Search").fill("m=128")
+    count_is(page, "1 of 26 rows")
+    cells = dict(
+        zip(heads(page), page.locator("#table tbody tr th, #table tbody tr td").all_inner_texts(), strict=True)
+    )
+
+    assert cells["Time"].startswith("≤ ")
+    assert ("–", "–", "–", "–") == tuple(cells[title] for title in ("±", "TFLOP/s", "GB/s", "% of limit"))
+    page.locator("#table tbody button").first.click()
+    facts = page.locator("dialog dd").all_inner_texts()
+    assert any(text.startswith("≤ ") and "disturbed by other programs" in text for text in facts)
+    assert not [text for text in facts if "FLOP/s" in text or "of the nearest limit" in text]
+
+
 def test_rows_are_filtered_by_application_threads_and_size(visit, small):
     page = visit(small)
     page.select_option("#filters label:has-text('Application') select", "Speech")

@@ -195,7 +195,9 @@ function ratioAxis(title, ratios) {
   const tickvals = [...shown.map((t) => 1 / t).reverse(), ...shown.slice(1)];
   const factor = (r) => `${Number(Math.max(r, 1 / r).toPrecision(4))}×`;
   const words = (r) => (r === 1 ? "as fast" : `${factor(r)} ${r < 1 ? "faster" : "slower"}`);
-  return { title, type: "log", autorange: "reversed", tickmode: "array", tickvals, ticktext: tickvals.map(words) };
+  /* Of equal times, Plotly would show a decade to each side, in which these ticks would cover each other. */
+  const range = farthest > 1.02 ? { autorange: "reversed" } : { range: [Math.log10(1.03), -Math.log10(1.03)] };
+  return { title, type: "log", ...range, tickmode: "array", tickvals, ticktext: tickvals.map(words) };
 }
 const disturbedRemark = (rows) => {
   const count = rows.filter((r) => r.disturbed).length;
@@ -213,10 +215,10 @@ function hoverText(row) {
   return plainLines([
     row.title,
     `${row.library}, ${row.precision}${threadsOf(row)}`,
-    row.time_s != null && `${format.seconds(row.time_s)} ${format.interval(row)}${row.disturbed ? ", disturbed" : ""}`,
+    row.time_s != null && (row.disturbed ? `${format.time(row)}, disturbed` : `${format.seconds(row.time_s)} ${format.interval(row)}`),
     row.ratioText,
-    row.flop_per_s != null && format.flop(row.flop_per_s, "/s"),
-    row.limited_by && `${row.limited_by}: ${format.shareOfLimit(row)}`,
+    format.rate(row, "flop_per_s") != null && format.flop(row.flop_per_s, "/s"),
+    row.limited_by && !row.disturbed && `${row.limited_by}: ${format.shareOfLimit(row)}`,
     row.command,
   ]);
 }
@@ -436,10 +438,10 @@ const comparedWithDense = (rows) =>
 const applicationName = (a, severalThreads = true) =>
   `${a.application} (${a.suite.replace("deepbench/", "")}, ${a.precision}${severalThreads ? threadsOf(a) : ""})`;
 const isWhole = (a) => a.time_s != null;
-/* Ticks of an axis of times from zero: two or three, with their units. */
-function timeTicks(most_s) {
-  const power = 10 ** Math.floor(Math.log10(most_s / 2));
-  const step = power * [5, 4, 3, 2, 1.5, 1].find((factor) => factor * power <= most_s / 2);
+/* Ticks of an axis of times from zero, with their units: besides zero two or three, or one where there is no room. */
+function timeTicks(most_s, least = 2) {
+  const power = 10 ** Math.floor(Math.log10(most_s / least));
+  const step = power * [5, 4, 3, 2, 1.5, 1].find((factor) => factor * power <= most_s / least);
   const tickvals = Array.from({ length: Math.floor(most_s / step) + 1 }, (_, i) => Number((i * step).toPrecision(3)));
   const words = (v) => format.seconds(v).replace(/^[\d.]+/, (digits) => Number(digits));
   return { tickvals, ticktext: tickvals.map((v) => (v ? words(v) : "0")), tickangle: 0 };
@@ -782,8 +784,7 @@ const CHARTS = [
           [`${a.application}: ${format.seconds(a.sum_s)}`, `${a.measured} of ${a.kernels} kernels`, ...byOperation(a)].join(", "),
         );
       const labelOf = (a) =>
-        (isWhole(a) ? "" : "≥ ") +
-        format.seconds(a.sum_s) +
+        (isWhole(a) ? format.time(a) : `≥ ${format.seconds(a.sum_s)}`) +
         (isWhole(a) ? "" : `<br>${a.measured} of ${a.kernels} kernels`) +
         (a.disturbed ? `, ${a.disturbed} disturbed` : "");
       const labels = rows.flatMap((a) => labelOf(a).split("<br>"));
@@ -843,7 +844,8 @@ const CHARTS = [
             rangemode: "tozero",
             anchor: axes.yaxis,
             tickmode: "array",
-            ...timeTicks(Math.max(...members.map((a) => a.sum_s))),
+            /* The words next to the bars take most of the width of a phone. */
+            ...timeTicks(Math.max(...members.map((a) => a.sum_s)), phone.matches ? 1 : 2),
           },
           {
             autorange: "reversed",
@@ -1140,7 +1142,7 @@ function pairChart(pair) {
       ratioAxis(
         /* A long name would not fit beside the axis. */
         `speed compared with ${pair.first.length > 30 ? "the first" : pair.first}`,
-        rows.map((r) => r.ratio),
+        rows.flatMap((r) => [r.ratio, r.low, r.high]),
       ),
       { meta: { x: "place", y: `time of ${pair.second} over time of ${pair.first} (ratio)` } },
     ),

@@ -1,5 +1,11 @@
 "use strict";
 /* Numbers as text, exactly as deepbench/core/units.py writes them (a test compares the two); helpers for elements. */
+const SECONDS = [
+  [1, "s"],
+  [1e-3, "ms"],
+  [1e-6, "µs"],
+  [1e-9, "ns"],
+];
 const format = {
   significant(value, digits = 3) {
     if (value === 0) return "0";
@@ -9,19 +15,21 @@ const format = {
     const decimals = rounded.toFixed(12).replace(/0+$/, "").split(".")[1] || "";
     return rounded.toFixed(Math.min(100, decimals.length - decimals.replace(/^0+/, "").length + digits));
   },
-  scaled(value, units) {
+  scaled(value, units, digits = 3) {
     const [size, unit] = units.find(([s]) => Math.abs(value) >= s) || units[units.length - 1];
-    return `${format.significant(value / size)} ${unit}`;
+    return `${format.significant(value / size, digits)} ${unit}`;
   },
-  seconds: (v) =>
-    v == null
-      ? "–"
-      : format.scaled(v, [
-          [1, "s"],
-          [1e-3, "ms"],
-          [1e-6, "µs"],
-          [1e-9, "ns"],
-        ]),
+  seconds: (v) => (v == null ? "–" : format.scaled(v, SECONDS)),
+  /* An upper bound in two digits, rounded up. */
+  atMost(v) {
+    if (v == null) return "–";
+    const unit = 10 ** (Math.floor(Math.log10(v)) - 1);
+    return `≤ ${format.scaled(Math.ceil((v / unit) * (1 - 1e-9)) * unit, SECONDS, 2)}`;
+  },
+  /* The time of a case or a total: an upper bound where other programs disturbed it. */
+  time: (row) => (row.disturbed ? format.atMost(row.time_s) : format.seconds(row.time_s)),
+  /* Of an upper bound of the time, rates and shares would be lower bounds. */
+  rate: (row, name) => (row.disturbed ? null : row[name]),
   bytes: (v) =>
     v == null
       ? "–"

@@ -13,7 +13,7 @@ const VALUES = {
     title: "time",
     cells: "time of one pass",
     of: (place) => place.total?.time_s ?? null,
-    show: format.seconds,
+    show: (v, total) => format.time({ time_s: v, disturbed: total.disturbed }),
   },
   cost: {
     title: "cost",
@@ -38,15 +38,29 @@ const byStanding = (a, b) =>
 /* Each machine with its best precision that competes and its best number of threads. */
 function placesOf(machines, title, competes) {
   return machines.map((machine) => {
-    const totals = machine.applications.filter((a) => applicationTitle(a) === title && competes(a));
-    return { machine, total: totals.sort(byStanding)[0] ?? null };
+    const totals = machine.applications.filter((a) => applicationTitle(a) === title);
+    const total = totals.filter(competes).sort(byStanding)[0] ?? null;
+    return { machine, total, hasKernels: totals.some((a) => a.measured) };
   });
+}
+
+/* A total with disturbed times is an upper bound: it is ranked if it is the only one, and below all others in their
+   intervals. Energies are no such bound, because a disturbed process may need less. */
+function markBound(places, by) {
+  const disturbed = places.filter((p) => p.total?.disturbed && p.total.time_s != null),
+    trusted = places.filter((p) => p.isRanked);
+  if (by === "energy" || disturbed.length !== 1 || !trusted.length || disturbed[0].value == null) return;
+  const hasInterval = (p) => p.total.low_s != null && p.total.high_s != null;
+  const low = (p) => (hasInterval(p) ? (p.value * p.total.low_s) / p.total.time_s : p.value);
+  const isBelow = trusted.every((p) => disturbed[0].value < low(p));
+  Object.assign(disturbed[0], { isBound: isBelow, isRanked: isBelow });
 }
 
 function rankingOf(machines, title, competes, by) {
   const value = VALUES[by].of;
   const isRanked = (p) => standingOf(p.total) === 0 && value(p) != null;
   const places = placesOf(machines, title, competes).map((p) => ({ ...p, isRanked: isRanked(p), value: value(p) }));
+  markBound(places, by);
   places.sort(
     (p, q) =>
       q.isRanked - p.isRanked ||
@@ -59,7 +73,7 @@ function rankingOf(machines, title, competes, by) {
     p.rank = i + 1;
     p.ratio = i ? p.value / ranked[0].value : null;
     /* Times and costs have intervals; energies have none. */
-    if (by !== "energy" && p.total.low_s != null && p.total.high_s != null)
+    if (by !== "energy" && !p.isBound && p.total.low_s != null && p.total.high_s != null)
       p.interval = [p.total.low_s, p.total.high_s].map((end) => (p.value * end) / p.total.time_s);
   });
   for (const p of ranked.slice(1))
@@ -69,6 +83,7 @@ function rankingOf(machines, title, competes, by) {
 }
 
 function comparedWithBest(best, other) {
+  if (best.isBound) return "certain";
   if (!best.interval || !other.interval) return "no interval";
   if (other.interval[0] <= best.interval[1]) return "overlap";
   const single = best.total.single_process || other.total.single_process;
@@ -113,6 +128,7 @@ function certaintyText(ranking) {
     kind = certaintyOf(ranking),
     nameOf = (p) => p.machine.name;
   const both = listed(pair.map(nameOf));
+  if (pair[0].isBound) return `the time of ${nameOf(pair[0])} is an upper bound, so this is certain, and the ratio the least`;
   if (kind === "overlap") return `the intervals of ${both} overlap: the order is uncertain`;
   if (kind === "one process")
     return `the times of ${both} come from one process and differ by less than 10 %: the order is uncertain`;
@@ -196,7 +212,7 @@ function rankingTable(ranking) {
   const columns = [
     column("machine", "Machine", (p) => nameCell(p.machine)),
     number("rank", "Rank", (p) => format.text(p.rank)),
-    number("time_s", "Total time", (p) => format.seconds(p.total.time_s)),
+    number("time_s", "Total time", (p) => format.time(p.total)),
     number("half", "±", (p) => format.plusMinus(format.halfWidth(p.total)) + (p.total.single_process && p.total.low_s != null ? "*" : "")),
     members.some((p) => costOf(p) != null) && number("cost", "Cost of a million passes", (p) => (p.total.time_s == null ? "–" : VALUES.cost.show(costOf(p)))),
     members.some((p) => p.total.joules != null) && number("joules", "Energy", (p) => format.joules(p.total.joules)),
@@ -222,7 +238,7 @@ function matrixTable(machines, titles, competes, by) {
     return element(
       "span",
       {},
-      isBest ? element("strong", {}, VALUES[by].show(p.value)) : VALUES[by].show(p.value),
+      isBest ? element("strong", {}, VALUES[by].show(p.value, p.total)) : VALUES[by].show(p.value, p.total),
       small(` ${p.total.precision}`),
       p.total.disturbed ? markText(` ${p.total.disturbed} disturbed`) : null,
       isBest ? element("strong", {}, ` ${bestText(ranking)}`) : null,
@@ -280,16 +296,20 @@ function addMachines(parent, all, chosen, showsMatrix, preset) {
         : title
           ? answerOf(ranking)
           : "Choose an application to see how certain an order is.";
-    const absent = title ? ranking.places.filter((p) => !p.total).map((p) => p.machine.name) : [];
+    const without = title ? ranking.places.filter((p) => !p.total) : [];
+    const absent = without.filter((p) => p.hasKernels).map((p) => p.machine.name),
+      withoutAny = without.filter((p) => !p.hasKernels).map((p) => p.machine.name);
     if (answer.textContent !== text) answer.textContent = text;
     composition.textContent = (title && compositionOf(ranking)) || "";
     hint.textContent = [
       !title && !isEmpty && `Cells: ${VALUES[by].cells}, and the precision${by === "cost" ? "; in the currency of the prices" : ""}.`,
       "Total time: each kernel once, or as often as a model calls it, with its fastest library; where a kernel has no time there is no total.",
       "±: from the sum of the lower ends of the kernels' 95 % intervals to the sum of the upper ends (*: some come from one process).",
-      "Totals with disturbed times have no rank.",
+      place.textContent.includes("≤") &&
+        "≤: contains times that other programs disturbed. It has a rank only if it is below all others even so.",
       place.textContent.includes("best?") &&
         `best?: the ${VALUES[by].title} is the lowest, but another machine could be the best, too.`,
+      withoutAny.length && `No kernel of the application: ${withoutAny.join(", ")}.`,
       absent.length && `No kernel of the application in a precision that competes: ${absent.join(", ")}.`,
       shown.some((m) => m.kind !== "measured") && "Imported times are unchecked, and mostly without an interval.",
       prices.size ? "Prices that you enter are neither stored nor sent." : "Prices are neither stored nor sent.",

@@ -83,7 +83,8 @@ function addChart(chart, fileIndex) {
     selected[name] = values[0][0];
   });
   const selectedRows = () => chart.rows(all, selected, file);
-  if (!selectedRows().length && !chart.remarks?.(all, selected, file).length) return;
+  const remarks = () => (chart.remarks?.(all, selected, file) ?? []).filter(Boolean);
+  if (!selectedRows().length && !remarks().length) return;
   const title = chart.title + (severalFiles ? ` (${file.name})` : "");
   const figure = element(
     "figure",
@@ -97,7 +98,7 @@ function addChart(chart, fileIndex) {
     const captions = [
       some.length < every.length &&
         `The chart shows 1 in ${Math.ceil(every.length / MOST_POINTS)} of ${every.length} points.`,
-      ...(chart.remarks ? chart.remarks(all, selected, file) : [disturbedRemark(every)]),
+      ...(chart.remarks ? remarks() : [disturbedRemark(every)]),
     ];
     thinning.textContent = captions.filter(Boolean).map((text) => ` ${text}`).join("");
     return chart.draw(some, selected, file);
@@ -121,7 +122,7 @@ function addChart(chart, fileIndex) {
     );
   if (bar.children.length) figure.append(bar);
   if (!selectedRows().length) {
-    thinning.textContent = ` ${chart.remarks(all, selected, file).join(" ")}`;
+    thinning.textContent = ` ${remarks().join(" ")}`;
     document.getElementById("charts").append(figure);
     return;
   }
@@ -142,6 +143,9 @@ const POSITIONS = ["fastest", "tie", "open", "only", null];
 /* Columns that only some files need. */
 const varies = (name) => distinct(rows.map((r) => r[name])).length > 1;
 const printed = true;
+const flopRate = (r) => format.rate(r, "flop_per_s"),
+  bandwidth = (r) => format.rate(r, "bus_bytes_per_s") ?? format.rate(r, "bytes_per_s"),
+  shareOf = (r) => format.rate(r, "share_of_limit");
 const COLUMNS = [
   column("op", "Operation", null, { key: true, printed }),
   column("title", "Problem", null, { printed }),
@@ -150,17 +154,12 @@ const COLUMNS = [
   column("precision", "Precision", null, { printed }),
   ...(varies("threads") ? [number("threads", "Threads", null, null, { printed })] : []),
   ...(varies("device") ? [column("device", "Device", null, { printed })] : []),
-  number("time_s", "Time", (r) => format.seconds(r.time_s), null, { printed }),
+  number("time_s", "Time", format.time, null, { printed }),
   number("half", "±", format.interval, format.halfWidth, { printed }),
-  number("flop_per_s", "TFLOP/s", (r) => format.tera(r.flop_per_s), null, { printed }),
-  number(
-    "bytes_per_s",
-    "GB/s",
-    (r) => format.giga(r.bus_bytes_per_s ?? r.bytes_per_s),
-    (r) => r.bus_bytes_per_s ?? r.bytes_per_s,
-  ),
+  number("flop_per_s", "TFLOP/s", (r) => format.tera(flopRate(r)), flopRate, { printed }),
+  number("bytes_per_s", "GB/s", (r) => format.giga(bandwidth(r)), bandwidth),
   column("limited_by", "Limited by"),
-  number("share_of_limit", "% of limit", (r) => format.percent(r.share_of_limit), null, { printed }),
+  number("share_of_limit", "% of limit", (r) => format.percent(shareOf(r)), shareOf, { printed }),
   /* Where only one library has a time, none is the fastest. */
   column("position", "Fastest", (r) => (r.position === "only" ? "" : (r.position ?? "")), {
     value: (r) => POSITIONS.indexOf(r.position),
@@ -212,8 +211,8 @@ function addTable() {
       if (name === "status") td.classList.toggle("bad", Boolean(row.disturbed) || !MEASURED.includes(row.status));
       if (name !== "share_of_limit") return;
       td.querySelector(".bar")?.remove();
-      if (row.share_of_limit != null)
-        td.prepend(element("span", { class: "bar", style: `width:${Math.round(30 * Math.min(1, row.share_of_limit))}px` }));
+      if (shareOf(row) != null)
+        td.prepend(element("span", { class: "bar", style: `width:${Math.round(30 * Math.min(1, shareOf(row)))}px` }));
     },
   });
 }
@@ -231,7 +230,7 @@ function timeText(row) {
     parts.push(`${row.processes} process${row.processes === 1 ? "" : "es"}`);
   if (row.disturbed) parts.push("disturbed by other programs: do not trust this time");
   if (row.clean_fraction != null) parts.push(`${format.percent(row.clean_fraction)} of samples undisturbed`);
-  return [format.seconds(row.time_s), ...parts].join(", ");
+  return [format.time(row), ...parts].join(", ");
 }
 
 /* The status in a word or two; `statusText` has the reason. */
@@ -250,17 +249,17 @@ function factsOf(row) {
     row.flop_per_s && format.flop(row.flop_per_s, "/s"),
     row.bytes_per_s && format.bandwidth(row.bytes_per_s),
     row.bus_bytes_per_s && `${format.bandwidth(row.bus_bytes_per_s)} bus bandwidth`,
-  ];
+  ].filter((rate) => rate && !row.disturbed);
   const flop = row.flop ? `${format.flop(row.flop)}, ` : "";
-  const share = format.shareOfLimit(row);
+  const share = `${format.shareOfLimit(row)} (share of its time at each limit: ${row.limit_evidence})`;
   return [
     ["File", severalFiles ? row.file : null],
     ["Status", statusText(row)],
     ["Time per call", timeText(row)],
     ["First call", row.first_call_s == null ? null : format.seconds(row.first_call_s)],
     ["Work", row.traffic_bytes == null ? null : `${flop}${format.bytes(row.traffic_bytes)} of minimum memory traffic`],
-    ["Rate", rates.filter(Boolean).join(", ") || "–"],
-    ["Limited by", row.limited_by ? `${row.limited_by}, ${share} (share of its time at each limit: ${row.limit_evidence})` : "–"],
+    ["Rate", rates.join(", ") || "–"],
+    ["Limited by", row.limited_by ? [row.limited_by, row.disturbed ? null : share].filter(Boolean).join(", ") : "–"],
     ["Library", `${row.library} ${row.version ?? ""}`],
     ["Implementation", row.implementation],
     ["Energy", row.joules_per_call == null ? null : `${format.joules(row.joules_per_call)} per call`],

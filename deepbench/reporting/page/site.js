@@ -293,6 +293,8 @@ async function comparePage() {
       library: joined(r.library, o.library),
       first: r.time_s,
       second: o.time_s,
+      firstText: format.time(r),
+      secondText: format.time(o),
       ratio: ratioOf(o, r),
       notes: [
         joined(r.notes, o.notes, "; "),
@@ -325,8 +327,8 @@ async function comparePage() {
     column("title", "Problem"),
     column("precision", "Precision"),
     column("library", "Library"),
-    number("first", a.name, (r) => format.seconds(r.first)),
-    number("second", b.name, (r) => format.seconds(r.second)),
+    number("first", a.name, (r) => r.firstText),
+    number("second", b.name, (r) => r.secondText),
     number("ratio", `${b.name} is`, (r) => format.fasterOrSlower(r.ratio), null, { wide: true }),
     column("notes", "Notes", null, { full: (r) => r.notes, wide: true }),
   ];

@@ -204,8 +204,9 @@ def _faster(prediction: Prediction, alternatives: Sequence[Prediction]) -> dict[
 
 
 def _sound_s(part: KernelShare) -> float:
-    """Seconds of a kernel that was measured and not disturbed; others are never the faster one."""
-    return part.time.seconds if part.time and part.how == "measured" and not part.disturbed else math.inf
+    """Seconds of a kernel that was measured, not disturbed and not uneven; others are never the faster one."""
+    is_sound = part.how == "measured" and not part.disturbed and not part.uneven
+    return part.time.seconds if part.time and is_sound else math.inf
 
 
 # A batch is large enough where its throughput is this share of the highest.

@@ -12,7 +12,6 @@ from deepbench.core.times import Time
 from deepbench.core.words import count
 from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of, layers
 from deepbench.networks.predictions.forecast import Forecast
-from deepbench.networks.predictions.memory import memory_of
 from deepbench.networks.predictions.predict import SAME_SPEED, KernelShare, Prediction
 from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text, note_lines
 from deepbench.networks.traces.trace import Trace
@@ -107,7 +106,7 @@ def uneven_text(prediction: Prediction) -> str:
 
 
 def _memory(trace: Trace, capacity: tuple[str, int] | None) -> str:
-    memory = memory_of(trace)
+    memory = trace.memory
     text = memory_text(memory)
     if memory is None or capacity is None:
         return text
@@ -282,7 +281,7 @@ def values(
     prediction: Prediction, measured: Time | None = None, alternatives: Sequence[Prediction] = ()
 ) -> dict[str, Any]:
     """All of it as plain values, for programs."""
-    time, memory = prediction.time, memory_of(prediction.trace)
+    time, memory = prediction.time, prediction.trace.memory
     return {
         "title": prediction.trace.title,
         "source": prediction.trace.source,

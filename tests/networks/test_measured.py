@@ -133,7 +133,7 @@ def test_what_is_measured_is_each_case_once():
 
 @pytest.mark.parametrize(("mode", "keeps"), [("steps", True), ("quick", False)])
 def test_kernels_of_steps_keep_freed_memory_as_the_step_does(tmp_path, mode, keeps):
-    cases = [Planned(parse_case(f"{GEMM} mkl threads=1"), [])]
+    cases = [Planned(parse_case(f"{GEMM} loops threads=1"), [])]
     path = tmp_path / "a.jsonl"
     for opened in (lambda: Session.create(path, cases, Options(mode)), lambda: Session.resume(path)):
         with opened() as session:
@@ -169,7 +169,10 @@ def test_steps_of_a_program_that_prints(torch, tmp_path):
 
 def test_the_network_that_measures_the_overhead(torch):
     with Runner(StepRequest(OVERHEAD, is_training=True)) as running:
-        assert len(running.samples(0.1)) > 10
+        found = running.samples(0.0, least=5)
+
+    assert len(found) == 5  # how many run in a time depends on the caches that are evicted before each
+    assert 0 < min(sample.call_s for sample in found) < 0.05
 
 
 def test_the_code_of_that_network_is_evicted_from_the_caches(torch, monkeypatch):

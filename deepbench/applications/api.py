@@ -193,7 +193,7 @@ class Explained:
         if measured is not None and prediction.time is not None:
             share = prediction.measured_share * prediction.time.seconds / measured.seconds
             text = f"measured kernels are {units.percent(share)} of the measured step"
-            lines.append(("explained", text if prediction.is_trusted else WITHHELD))
+            lines.append(("explained", text if prediction.error(measured) is not None else WITHHELD))
         if left_out := find_application(self.setup["application"]).outside_steps:
             lines.append(("left out", left_out))
         return lines

@@ -40,8 +40,8 @@ MOST_UNDECIDED = 0.5
 
 VERDICTS = ("faster", "slower", "same", "cannot tell")
 
-# What would decide a case.
-ROUNDS, IN_TURN, QUIET_MACHINE = "rounds", "in turn", "quiet machine"
+# What would decide a case. Another program measured an imported one, so no command of ours measures it again.
+ROUNDS, IN_TURN, QUIET_MACHINE, IMPORTED = "rounds", "in turn", "quiet machine", "imported"
 
 # No case needs more rounds than this to be decided, or rounds do not decide it.
 MOST_ROUNDS = 1000
@@ -113,6 +113,16 @@ class ComparedCase:
             if side.is_disturbed:
                 return f"other programs disturbed most processes of the {name} side"
         return None
+
+    @property
+    def imported(self) -> str | None:
+        """The program that measured a side, if that was not DeepBench."""
+        return self.a.imported or self.b.imported
+
+    @property
+    def is_one_process(self) -> bool:
+        """Whether a side has one process of DeepBench, so that more rounds would give a verdict."""
+        return self.difference is None and not self.withheld and not self.imported
 
     @property
     def slow_processes(self) -> str | None:
@@ -187,11 +197,15 @@ class ComparedCase:
     @property
     def advice(self) -> str | None:
         """What would decide: ROUNDS within LONGEST_S, else another way of measuring; None if it is decided."""
-        if self.verdict != "cannot tell" or (self.difference is None and not self.withheld):
+        if self.verdict != "cannot tell":
+            return None
+        if self.imported:
+            return IMPORTED
+        if self.difference is None and not self.withheld:
             return None
         seconds = self.seconds_to_decide
         if self.rounds_to_decide is not None and seconds is None:
-            return None  # another program measured it and recorded no durations
+            return None  # a file without durations
         if seconds is not None and seconds <= LONGEST_S:
             return ROUNDS
         return QUIET_MACHINE if self.interleaved else IN_TURN

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from deepbench.core import stats, units
 from deepbench.core.units import minutes
-from deepbench.judge.compare import IN_TURN, LEVEL, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
+from deepbench.judge.compare import IMPORTED, IN_TURN, LEVEL, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
 from deepbench.judge.reasons import Reason
 
 # Larger than the margin of a comparison, because every commit passes the gate.
@@ -76,7 +76,7 @@ def _judge(c: ComparedCase, p: float | None, margin: float, reasons: Sequence[Re
     if c.withheld:
         return CaseOutcome(c.case, CANNOT_TELL, c.withheld, c)
     if c.interval is None or p is None:
-        return CaseOutcome(c.case, CANNOT_TELL, "one process per side: significance unknown", c)
+        return CaseOutcome(c.case, CANNOT_TELL, f"one process per side: significance unknown{_advice(c)}", c)
     low, high = c.interval
     words = units.faster_or_slower
     ratio = f"{words(c.ratio)} (95 % interval: {' to '.join(map(words, units.by_factor(low, high)))})"
@@ -102,6 +102,7 @@ def _advice(c: ComparedCase) -> str:
     ways = {
         IN_TURN: "; more rounds would not decide within an hour: measure both sides in heats (run --against)",
         QUIET_MACHINE: "; more rounds would not decide within an hour: measure on an idle machine",
+        IMPORTED: f"; {c.imported} measured a side: measure both sides with DeepBench (deepbench run)",
     }
     return ways.get(c.advice or "", "")
 

@@ -43,7 +43,7 @@ class ReferenceVerdict:
     other: str | None = None
     """What else it computes, as a sentence without its subject."""
     doubt: str | None = None
-    """Why that cannot be said."""
+    """Why that cannot be said. Of attention, only the functions that a reference calls are compared."""
 
 
 class _Unclear(Exception):
@@ -637,7 +637,8 @@ def judge(
             warnings.simplefilter("ignore")  # such as an escape in a string that Python will not have one day
             tree = ast.parse(text)
         if operation == "attention":
-            return _by_calls(tree, ATTENTION)
+            found = _by_calls(tree, ATTENTION)
+            return found if found.other or found.doubt else ReferenceVerdict(doubt=_lacks_attention(tree))
         try:
             values = {name: _term("value", name) for name in inputs} | dict.fromkeys(epsilons, EPSILON)
             return _compared(_Evaluator(tree, values, axes).result(), operation, tuple(inputs))
@@ -695,6 +696,19 @@ def _unknown_names(term: _Term) -> list[str]:
 
 def _shown(text: str) -> str:
     return shorten(printable(text.replace(" + -1 * ", " - ")), MOST_OF_EXPRESSION)
+
+
+def _lacks_attention(tree: ast.Module) -> str | None:
+    """Why a reference that calls nothing else may not be attention: it has no product, or no softmax."""
+    called = {
+        node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
+    }
+    has_product = any(isinstance(node, ast.MatMult) for node in ast.walk(tree))
+    if not has_product and not called & {*PRODUCTS, "einsum"}:
+        return "it has no product"
+    return None if "softmax" in called else "it has no softmax"
 
 
 def _by_calls(tree: ast.Module, allowed: set[str]) -> ReferenceVerdict:

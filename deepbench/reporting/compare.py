@@ -12,7 +12,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.errors import shorten
-from deepbench.judge.compare import IN_TURN, LONGEST_S, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
+from deepbench.judge.compare import IMPORTED, IN_TURN, LONGEST_S, QUIET_MACHINE, ROUNDS, ComparedCase, Comparison
 from deepbench.judge.gate import CANNOT_TELL, REGRESSION, GateVerdict
 from deepbench.judge.reasons import Reason, library_title
 from deepbench.judge.together import KindOfCases, moved_together
@@ -96,9 +96,9 @@ def heading(comparison: Comparison, names: tuple[str, str]) -> list[str]:
         met = any(c.a.record["heat"] for c in comparison.cases)
         lines.append(f"Measured in turn{', in heats' if met else ''}; drift affects both sides alike")
     else:
-        lines.append(
-            "Measured separately; drift may affect the ratios (run --ab and --against alternate between the sides)"
-        )
+        in_turn = " (run --ab and --against alternate between the sides)"
+        can_repeat = not all(c.imported for c in comparison.cases)
+        lines.append(f"Measured separately; drift may affect the ratios{in_turn * can_repeat}")
     lines += [f"differs: {text}" for text in comparison.differences]
     if not comparison.differences and not comparison.interleaved:
         lines.append("no recorded difference between the two sides")
@@ -312,8 +312,7 @@ def _needs(undecided: Sequence[ComparedCase]) -> list[str]:
     """What would decide so many cases."""
     by_need: dict[str, list[ComparedCase]] = {}
     for c in undecided:
-        one_process = c.difference is None and not c.withheld
-        need = "one process" if one_process else "load" if c.other_load else c.advice
+        need = "one process" if c.is_one_process else "load" if c.other_load else c.advice
         if need:
             by_need.setdefault(need, []).append(c)
     total = units.minutes(sum(c.seconds_to_decide or 0.0 for c in by_need.get(ROUNDS, [])))
@@ -323,6 +322,7 @@ def _needs(undecided: Sequence[ComparedCase]) -> list[str]:
         ROUNDS: f"more rounds ({total}; {_rounds_command(by_need.get(ROUNDS, []))})",
         IN_TURN: "both sides in turn (run --against)",
         QUIET_MACHINE: "a quiet machine",
+        IMPORTED: "a measurement by DeepBench on both sides, or by pyperf with more processes",
     }
     return [f"{len(by_need[need])} need {text}" for need, text in texts.items() if need in by_need]
 
@@ -362,7 +362,7 @@ def sentences(comparison: Comparison) -> list[str]:
     lines += [f"no verdict for {count}: {why}." for why, count in _withheld(comparison).items()]
     lines += _about_groups(comparison)
     lines += _slower_with_more_threads(comparison)
-    if any(c.difference is None and not c.withheld for c in comparison.cases):
+    if any(c.is_one_process for c in comparison.cases):
         lines.append("One process per side: significance unknown; measure without --quick, or with --rounds 5.")
     return lines + _advice(comparison)
 
@@ -435,6 +435,12 @@ def _advice(comparison: Comparison) -> list[str]:
         lines.append(
             f"quiet machine: for {_cases(quiet)}, even sides in turn would take over {limit}. Stop other programs, or "
             "pin threads (--set pin=cores)."
+        )
+    if imported := by_advice.get(IMPORTED):
+        programs = " and ".join(sorted({c.imported or "" for c in imported}))
+        lines.append(
+            f"imported: {_cases(imported)} came from {programs}, and an imported file has one process per case, unless "
+            "pyperf wrote it. Measure both sides with DeepBench (deepbench run), or with more processes of pyperf."
         )
     return lines
 

@@ -265,6 +265,9 @@ def _covered(d: Definition, workloads: Sequence[Workload]) -> Coverage:
     return replace(covered, op=match.op, precision=match.precision, problems=tuple(problems), reasons=reasons)
 
 
+BY_CALLS = "of its reference, only the functions that it calls were compared"
+
+
 def _match(d: Definition) -> MatchedOperation:
     """`NoMatch` says why no operation computes the definition."""
     kind = d.kind
@@ -279,7 +282,7 @@ def _match(d: Definition) -> MatchedOperation:
         raise NoMatch(f"it is more than {kind}: its name or a tag says {further}")
     doubt = _require_plain(d, own, match)
     if doubt is None:
-        return match
+        return replace(match, notes=(*match.notes, BY_CALLS)) if match.op == "attention" else match
     note = f"its reference was not judged ({doubt}); its op_type says what it computes"
     return replace(match, notes=(*match.notes, *match.open_notes, note))
 

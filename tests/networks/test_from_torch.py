@@ -54,6 +54,24 @@ MLPERF = {
 LISTED = ("gemm", "batched_gemm", "conv", "recurrent", "attention", "embedding_bag", "ctc")
 
 
+@pytest.mark.parametrize("name", ["mlp", "words"])
+def test_kept_are_parameters_their_momentum_and_inputs_wherever_pytorch_puts_results(name):
+    """Of `words`, gradients that are made inside of one kernel are not kept, although no kernel of the list wrote them.
+
+    Tensors between the steps change the addresses of the second trace.
+    """
+    settings = {"width": 64, "batch": 16} | ({"vocabulary": 200, "steps": 5} if name == "words" else {})
+    loaded = load(name, is_training=True, **settings)
+    first = traced(loaded)
+    between = [torch.empty(n) for n in range(1000, 60_000, 1000)]
+    del between[::2]
+    second = traced(loaded)
+    inputs = 2 * 16 * 5 * 8 if name == "words" else 16 * 64 * 4 + 16 * 8
+
+    assert first.memory == second.memory
+    assert first.memory.kept == 2 * 4 * first.parameters + inputs
+
+
 @pytest.fixture(scope="module", params=MLPERF)
 def mlperf(request):
     """The name of a suite, and the trace of a training step of the same network."""

@@ -7,9 +7,10 @@ import tomllib
 import pytest
 
 from deepbench.core.errors import BadInput
-from deepbench.networks.predictions.memory import memory_of
 from deepbench.networks.traces import trace as trace_module
+from deepbench.networks.traces.memory import Memory
 from deepbench.networks.traces.read import read_suite_trace
+from deepbench.networks.traces.recorder import Recorder
 from deepbench.networks.traces.trace import Trace, TracedCall, parse_trace, reuse_distances, suite_text
 from deepbench.plan.suites import read_suite
 
@@ -85,7 +86,7 @@ def test_distances_of_any_step(seed):
 def test_what_is_read_first_is_kept_and_results_live_until_their_last_use():
     calls = [call([0], [1]), call([1], [2]), call([2], [3]), call([3], [0])]
 
-    memory = memory_of(trace(calls, (100, 5, 7, 11)))
+    memory = trace(calls, (100, 5, 7, 11)).memory
 
     assert memory.kept == 100
     assert memory.temporary == 7 + 11  # while the third call runs
@@ -94,11 +95,39 @@ def test_what_is_read_first_is_kept_and_results_live_until_their_last_use():
     assert memory.devices(118) == 1
 
 
+def test_where_a_framework_puts_arrays_does_not_change_the_memory_that_they_need():
+    """Array 2 lies where array 1 was, or beside it: the same memory, but other buffers of the trace."""
+
+    def recorded(places):
+        found = Recorder(made={1: 0, 2: 2, 3: 3}, places=places)
+        for size in (100, 5, 7, 11):
+            found.buffer(size)
+        for reads, writes in (([0], [1]), ([1], [0]), ([0], [2]), ([2, 3], [0])):
+            found.call("aten.mm", None, "", reads, writes, 1)
+        return found.trace("net", "", True, 1)
+
+    beside, reused = recorded({}), recorded({2: 1})
+
+    assert (100, 5, 7, 11) == beside.buffers
+    assert (100, 7, 11) == reused.buffers
+    assert Memory(100, 7 + 11) == beside.memory == reused.memory  # the step allocated 3 before it first read it
+
+
 # ---- suites
 
 
+@pytest.mark.parametrize("memory", ["[1]", "[1, -1]", "[1.0, 2]", "[true, 2]", f"[1, {2**61}]", "'1 2'"])
+def test_the_memory_of_a_suite_is_two_numbers(memory):
+    text = suite_text(trace(CALLS, recorded_memory=Memory(7, 9)))
+    assert "memory = [7, 9]" in text
+
+    assert Memory(7, 9) == parse_trace(tomllib.loads(text), "my.suite").memory
+    with pytest.raises(BadInput, match="memory must be two whole numbers"):
+        parse_trace(tomllib.loads(text.replace("[7, 9]", memory)), "my.suite")
+
+
 def test_a_suite_says_everything_again(tmp_path):
-    first = trace(CALLS)
+    first = trace(CALLS, recorded_memory=Memory(7, 9))
 
     assert parse_trace(tomllib.loads(suite_text(first)), "my.suite") == first
 

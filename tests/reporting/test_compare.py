@@ -2,6 +2,7 @@
 
 import pytest
 
+from deepbench.judge import gate
 from deepbench.judge.compare import compare_files
 from deepbench.reporting import compare, export
 from deepbench.results.file import Store, read_results
@@ -55,6 +56,33 @@ def test_an_undecided_case_with_a_disturbed_time_has_no_ratio(tmp_path):
 
     assert (None, "second disturbed") == (row["second_over_first"], row["notes"])
     assert any("1 of 1 cases have a disturbed time" in line for line in compare.sentences(comparison))
+
+
+@pytest.mark.parametrize(("program", "processes"), [("benchdnn", 1), ("pyperf", 3)])
+def test_no_command_that_measures_again_is_named_for_imported_files(tmp_path, program, processes):
+    """Not even with several processes, whose times vary too much for a verdict."""
+    files = []
+    for name, first_s in (("a", 1e-3), ("b", 1.05e-3)):
+        header = samples.header()
+        header["plan"]["mode"] = "imported"
+        store = Store.create(tmp_path / f"{name}.jsonl", header)
+        for number, times in enumerate((1.0, 1.5, 0.7)[:processes], 1):
+            record = samples.measured(seconds=first_s * times, round_number=number)
+            record |= {"status": "unchecked", "reason": "imported", "process": {"duration_s": 0.0}}
+            record["notes"]["imported_from"] = program
+            store.append(record)
+        store.close()
+        files.append(read_results(tmp_path / f"{name}.jsonl"))
+    comparison = compare_files(*files, unchecked=True)
+    (judged,) = gate.judge(comparison).cases
+    lines = [*compare.heading(comparison, ("A", "B")), *compare.sentences(comparison), *compare.answer(comparison)]
+    said = " ".join([*lines, judged.reason])
+
+    assert ["imported"] == [row["to decide"] for row in compare.cases(comparison).rows]
+    assert "--" not in said
+    assert f"imported: 1 case came from {program}, and an imported file has one process per case" in said
+    assert "To decide: 1 need a measurement by DeepBench on both sides" in said
+    assert f"{program} measured a side: measure both sides with DeepBench" in judged.reason
 
 
 TEXT = "gemm m={} n=3 k=4 a_t=0 b_t=0 forward f32 mkl threads=1"

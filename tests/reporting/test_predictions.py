@@ -74,6 +74,7 @@ def test_a_layer_is_the_sum_of_its_parts():
         (["net.0", "net.1.fc", "net.2.fc", "net.3"], ["net.0", "net.1–2", "net.3"]),
         (["layers.0.fc", "layers.1.fc", "fc"], ["fc", "layers.*"]),
         (["layer1.0.fc"], ["layer1.0"]),
+        (["0.fc", "1.fc", "2.fc"], ["0–2"]),  # the whole network is a list, which has no name
         (["", "a.b"], ["(no module)", "a"]),
     ],
 )

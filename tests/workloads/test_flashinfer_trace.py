@@ -548,6 +548,23 @@ def test_a_reference_that_cannot_be_judged_is_in_the_note(tmp_path, reference, d
     assert f"its reference was not judged ({doubt}); its op_type says what it computes" == note
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("    return torch.softmax(q @ k_cache.T, -1) @ v_cache", "only the functions that it calls were compared"),
+        ("    return q @ k_cache", "its reference was not judged (it has no softmax)"),
+        ("    return torch.softmax(q, -1)", "its reference was not judged (it has no product)"),
+        ("    return (lambda z: z)(q)", "its reference was not judged (it has no product)"),
+        ("    f = getattr(q, 'sin')\n    return f()", "its reference was not judged (it calls getattr)"),
+    ],
+)
+def test_the_note_of_attention_says_what_of_its_reference_was_compared(tmp_path, body, words):
+    table = paged()
+    table = with_reference(table, f"def run({', '.join(table['inputs'])}):\n{body}")
+
+    assert words in the_case(tmp_path, table, DECODE)[1]
+
+
 def test_without_a_reference_the_description_may_refuse(tmp_path):
     table = with_reference(gemm(), "...", "C = relu(A @ B^T)")
 

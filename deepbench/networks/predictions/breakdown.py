@@ -98,7 +98,8 @@ def _layers(trace: Trace) -> dict[str, tuple[str, str]]:
     """For each place of a trace: its layer, and the place in it. Without a number, the first name is the layer.
 
     A number is the position in a list. Positions are one layer if they run the same operation at the same place in it;
-    `layers.*` are all positions of a list, and `net.0` and `net.1–12` are some.
+    `layers.*` are all positions of a list, and `net.0` and `net.1–12` are some. A list without a
+    name has its positions, too.
     """
     split = {call.where: _split(call.where) for call in trace.calls}
     lists: dict[str, dict[int, set[tuple[str, str]]]] = {}
@@ -107,7 +108,7 @@ def _layers(trace: Trace) -> dict[str, tuple[str, str]]:
         if position is not None:
             runs = lists.setdefault(owner, {}).setdefault(position, set())
             runs |= {(rest, call.kernel.split()[0])} if call.kernel else set()
-    titles = {owner: _titles(positions) for owner, positions in lists.items()}
+    titles = {owner: _titles(positions, owner != "") for owner, positions in lists.items()}
     found = {}
     for place, (owner, position, rest) in split.items():
         words = [*([owner] if owner else []), *([] if position is None else [titles[owner][position]])]
@@ -124,7 +125,7 @@ def _split(place: str) -> tuple[str, int | None, str]:
     return ".".join(words[:at]), int(words[at]), general_place(".".join(words[at + 1 :]))
 
 
-def _titles(positions: Mapping[int, set[tuple[str, str]]]) -> dict[int, str]:
+def _titles(positions: Mapping[int, set[tuple[str, str]]], has_name: bool) -> dict[int, str]:
     """What the positions of a list are called, those that run the same operation alike."""
     before = {position: position for position in positions}
     """Another position of the same kind; the first of a kind has itself."""
@@ -143,7 +144,7 @@ def _titles(positions: Mapping[int, set[tuple[str, str]]]) -> dict[int, str]:
     kinds: dict[int, list[int]] = {}
     for position in sorted(positions):
         kinds.setdefault(first(position), []).append(position)
-    if len(kinds) == 1 and len(positions) > 1:
+    if has_name and len(kinds) == 1 and len(positions) > 1:
         return dict.fromkeys(positions, "*")
     titles = {kind: _ranges(members) for kind, members in kinds.items()}
     return {position: titles[first(position)] for position in positions}
@@ -204,8 +205,9 @@ def _faster(prediction: Prediction, alternatives: Sequence[Prediction]) -> dict[
 
 
 def _sound_s(part: KernelShare) -> float:
-    """Seconds of a kernel that was measured and not disturbed; others are never the faster one."""
-    return part.time.seconds if part.time and part.how == "measured" and not part.disturbed else math.inf
+    """Seconds of a kernel that was measured, not disturbed and not uneven; others are never the faster one."""
+    is_sound = part.how == "measured" and not part.disturbed and not part.uneven
+    return part.time.seconds if part.time and is_sound else math.inf
 
 
 # A batch is large enough where its throughput is this share of the highest.

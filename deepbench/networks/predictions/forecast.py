@@ -14,7 +14,7 @@ from deepbench.machine import describe
 from deepbench.measuring import probes
 from deepbench.measuring.session import Options
 from deepbench.networks.predictions.measured import StepTimes, measure, overhead_of, planned
-from deepbench.networks.predictions.predict import Need, Prediction, Times, needs, predict
+from deepbench.networks.predictions.predict import Need, Prediction, Speed, Times, needs, predict
 from deepbench.networks.predictions.runner import OVERHEAD, StepRequest
 from deepbench.networks.traces.trace import Trace
 from deepbench.plan.cases import Planned
@@ -113,7 +113,7 @@ def _steps(file: ResultFile, traces: Sequence[Trace]) -> StepTimes | None:
 
 def times_of(files: Iterable[ResultFile], traces: Sequence[Trace]) -> Times:
     """The times of all cases in files; those next to real steps are relative to these."""
-    summaries, speeds = list[Summary](), dict[str, float]()
+    summaries, speeds = list[Summary](), dict[str, Speed]()
     for file in files:
         summaries += summarize(file.records, file.order)
         if steps := _steps(file, traces):

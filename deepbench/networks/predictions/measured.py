@@ -20,7 +20,7 @@ from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.core.times import Time
 from deepbench.measuring.clock import Sample
 from deepbench.measuring.session import Options, Session
-from deepbench.networks.predictions.predict import FEW_SAMPLES, Need, Times, predict, yardstick
+from deepbench.networks.predictions.predict import FEW_SAMPLES, Need, Speed, Times, predict, yardstick
 from deepbench.networks.predictions.runner import OVERHEAD, Runner, StepRequest
 from deepbench.networks.traces.trace import Trace
 from deepbench.plan.cases import Planned
@@ -56,31 +56,42 @@ class StepTimes:
         kept = [[sample.call_s for sample in samples if next(used)] for samples in self.slices]
         return [statistics.median(times) if times else None for times in kept]
 
+    @cached_property
+    def _known_s(self) -> list[float]:
+        """The medians that are known; those of all samples where all were disturbed."""
+        known = [s for s in self._medians_s if s is not None]
+        return known or [statistics.median(s.call_s for s in samples) for samples in self.slices if samples]
+
     @property
     def seconds(self) -> float:
         """The median of all slices."""
-        known = [s for s in self._medians_s if s is not None]
-        return statistics.median(known or [sample.call_s for samples in self.slices for sample in samples])
+        return statistics.median(self._known_s)
 
     @property
     def time(self) -> Time:
-        """The median of all slices, with its 95 % interval."""
-        interval = stats.median_interval([s for s in self._medians_s if s is not None])
+        """The median of all slices, with its 95 % interval; an upper bound where most slices were disturbed."""
+        if 2 * self._medians_s.count(None) > len(self.slices):
+            return Time.at_most(self.seconds)
+        interval = stats.median_interval(self._known_s)
         return Time(self.seconds, *(interval or (None, None)))
 
-    def speeds(self, cases: Iterable[str]) -> dict[str, float]:
-        """For each case of a file, whose records are in this order: the step's time over that of the steps next to it.
+    def speeds(self, cases: Iterable[str]) -> dict[str, Speed]:
+        """For each case of a file, whose records are in this order: how fast the machine was, by the steps next to it.
 
         Steps next to each other differ by a few percent for no reason that lasts, so all steps from one before to one
-        after the case count.
+        after the case count. Where all of them were disturbed, the speed may have been that of any step.
         """
-        found: dict[str, list[float]] = {}
+        found: dict[str, list[Speed]] = {}
         for number, case in enumerate(cases):
             before = max((i for i, count in enumerate(self.after) if count <= number), default=0)
             near = [s for s in self._medians_s[before : before + 2] if s is not None]
-            if near:
-                found.setdefault(case, []).append(self.seconds / statistics.mean(near))
-        return {case: statistics.mean(values) for case, values in found.items()}
+            factor = self.seconds / statistics.mean(near) if near else 1.0
+            any_s = near or self._known_s
+            found.setdefault(case, []).append(Speed(factor, self.seconds / max(any_s), self.seconds / min(any_s)))
+        return {
+            case: Speed(statistics.mean(s.factor for s in each), min(s.low for s in each), max(s.high for s in each))
+            for case, each in found.items()
+        }
 
 
 def _is_of(line: NetworkSteps, network: str, is_training: bool) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -41,8 +41,12 @@ FEW_SAMPLES = 0.1
 # error of the three networks on which the method was fixed (docs/prediction.md).
 MODEL_ERROR = 0.031
 
-# With a larger share of disturbed kernels, nothing is concluded from a prediction.
+# With a larger share of disturbed or uneven kernels, nothing is concluded from a prediction.
 MOST_DISTURBED = 0.1
+
+# Real steps next to a kernel differ from the usual step by a few percent for no reason that lasts. With a larger
+# difference the machine had another speed.
+SAME_SPEED = 0.1
 
 # Operations without which a sum of times is not a prediction: their work is not proportional to their bytes.
 DOMINANT = ("gemm", "linear", "batched_gemm", "grouped_gemm", "conv", "attention", "recurrent", "weight_only_gemm")
@@ -84,6 +88,35 @@ class Need:
 
 
 @dataclass(frozen=True)
+class Speed:
+    """The usual real step over those next to a kernel: by this factor the kernel would have taken another time.
+
+    `low` and `high` are the ends of the factors by which single steps next to it differ from the usual one.
+    """
+
+    factor: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the machine had its usual speed."""
+        return self.low >= 1 - SAME_SPEED and self.high <= 1 + SAME_SPEED
+
+    def of(self, time: Time) -> Time:
+        """The time at the usual speed.
+
+        At another speed not all kernels are slower by the same factor: other programs take memory bandwidth from one,
+        and a CPU from another. So the interval reaches from the time as it was measured to that by all of the factor.
+        """
+        if self.is_same:
+            return time.times(self.factor)
+        low_s = None if time.low_s is None else time.low_s * min(self.low, 1.0)
+        high_s = None if time.high_s is None else time.high_s * max(self.high, 1.0)
+        return Time(time.seconds * self.factor, low_s, high_s, time.is_bound, True)
+
+
+@dataclass(frozen=True)
 class KernelShare:
     """A part of the time of a step: all calls of one kernel."""
 
@@ -99,6 +132,11 @@ class KernelShare:
     def disturbed(self) -> bool:
         """Whether other programs disturbed its measurement, so that its time is an upper bound."""
         return self.time is not None and self.time.is_bound
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the machine had another speed while it was measured."""
+        return self.time is not None and self.time.is_uneven
 
 
 @dataclass(frozen=True)
@@ -145,18 +183,32 @@ class Prediction:
     @property
     def disturbed_share(self) -> float:
         """The share of them, and of other operators if additions were disturbed, in the known time."""
+        return self._share(lambda time: time.is_bound)
+
+    @property
+    def uneven(self) -> tuple[KernelShare, ...]:
+        """Kernels during whose measurement the machine had another speed."""
+        return tuple(part for part in self.parts if part.uneven)
+
+    @property
+    def uneven_share(self) -> float:
+        """The share of them, and of other operators if additions were uneven, in the known time."""
+        return self._share(lambda time: time.is_uneven)
+
+    def _share(self, counts: Callable[[Time], bool]) -> float:
+        """The share of the known time that consists of such times of kernels and other operators."""
         known = self.known.seconds
-        times = [*(part.time for part in self.disturbed), self.others]
-        return sum(time.seconds for time in times if time and time.is_bound) / known if known else 0.0
+        times = [*(part.time for part in self.parts), self.others]
+        return sum(time.seconds for time in times if time and counts(time)) / known if known else 0.0
 
     @property
     def is_trusted(self) -> bool:
-        """Whether conclusions may be drawn from it: disturbed kernels are at most a tenth of the time."""
-        return self.disturbed_share <= MOST_DISTURBED
+        """Whether conclusions may be drawn from it: disturbed or uneven kernels are at most a tenth of the time."""
+        return self._share(lambda time: time.is_bound or time.is_uneven) <= MOST_DISTURBED
 
     def error(self, measured: Time | None) -> float | None:
-        """Predicted over measured, less 1; None where one is missing or the prediction is not trusted."""
-        if self.time is None or measured is None or not self.is_trusted:
+        """Predicted over measured, less 1; None where one is missing, disturbed, or the prediction is not trusted."""
+        if self.time is None or measured is None or measured.is_bound or not self.is_trusted:
             return None
         return self.time.seconds / measured.seconds - 1
 
@@ -218,8 +270,8 @@ def yardstick(library: str, threads: int) -> dict[tuple[str, int], Case]:
 class Times:
     """The measured times of cases."""
 
-    def __init__(self, summaries: Iterable[Summary], speeds: Mapping[str, float] | None = None) -> None:
-        """`speeds`: how fast the machine was when a case was measured, over what is predicted; 1 by default."""
+    def __init__(self, summaries: Iterable[Summary], speeds: Mapping[str, Speed] | None = None) -> None:
+        """`speeds`: how fast the machine was when a case was measured; the usual speed by default."""
         self._of = {s.record["case"]: s for s in summaries}
         self._speeds = speeds or {}
 
@@ -232,7 +284,7 @@ class Times:
         if low is None or high is None:
             low, high = middle * (1 - FEW_SAMPLES), middle * (1 + FEW_SAMPLES)
         time = Time.at_most(middle) if s.is_disturbed else Time(middle, low, high)
-        return time.times(self._speeds.get(case.text, 1.0))
+        return self._speeds.get(case.text, Speed()).of(time)
 
     def reason(self, case: Case | None, library: str) -> str:
         """Why a case has no time."""

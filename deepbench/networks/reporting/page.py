@@ -51,7 +51,7 @@ def _step(made: Forecast) -> dict[str, Any]:
         if best.parts != p.parts and best.time is not None:
             bars.append(_bar(FASTEST, breakdown.groups(best), best.time, best.time.is_bound))
     if made.measured is not None:
-        bars.append(_bar(MEASURED, {MEASURED: made.measured.seconds}, made.measured, False))
+        bars.append(_bar(MEASURED, {MEASURED: made.measured.seconds}, made.measured, made.measured.is_bound))
     title = f"{p.trace.title}, {p.trace.phase}, {count(p.threads, 'thread')}"
     return {"title": title, "bars": bars, "remarks": [f"{title}.", *_remarks(made)]}
 
@@ -79,4 +79,6 @@ def _remarks(made: Forecast) -> list[str]:
             remarks.append("The overhead of the framework is unknown, and not in the sum.")
         if p.time.is_bound:
             remarks.append("Other programs disturbed a time of the sum.")
+        if p.time.is_uneven:
+            remarks.append(f"Uneven: {predictions.uneven_text(p)}.")
     return remarks

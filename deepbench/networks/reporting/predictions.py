@@ -12,8 +12,7 @@ from deepbench.core.times import Time
 from deepbench.core.words import count
 from deepbench.networks.predictions.breakdown import OTHERS, OVERHEAD, REST, gains, groups, knee_of, layers
 from deepbench.networks.predictions.forecast import Forecast
-from deepbench.networks.predictions.memory import memory_of
-from deepbench.networks.predictions.predict import KernelShare, Prediction
+from deepbench.networks.predictions.predict import SAME_SPEED, KernelShare, Prediction
 from deepbench.networks.reporting.traces import kernel_title, memory_text, network_text, note_lines
 from deepbench.networks.traces.trace import Trace
 from deepbench.reporting.bars import StackedBar, svg
@@ -22,7 +21,10 @@ from deepbench.reporting.table import AtMost, Cell, Column, Table, number, time_
 
 MOST_ROWS = 12
 
-WITHHELD = "withheld, because other programs disturbed more than a tenth of the time; measure again on a quiet machine"
+WITHHELD = (
+    "withheld, because other programs disturbed more than a tenth of the time, or the machine was not equally fast; "
+    "measure again on a quiet machine"
+)
 
 NOT_MODELLED = (
     "Not modelled: operators that run at the same time, memory that the system clears first, input, and clocks that "
@@ -74,12 +76,15 @@ def summary(
         what += [OTHERS] if p.others is not None and p.others.is_bound else []
         text = f"{' and '.join(what)}, {units.percent(p.disturbed_share)} of the time"
         lines.append(("disturbed", f"{text}: other programs interfered, so the time is an upper bound; measure again"))
+    if p.known.is_uneven:
+        lines.append(("uneven", uneven_text(p)))
     if p.others is None:
         lines.append(("others", "unknown: no addition has a time, so other operators are not in the sum"))
     if p.overhead is None:
         lines.append(("overhead", "unknown: what the framework needs for each operator is not in the sum"))
     if measured is not None:
-        lines.append(("measured", interval(measured)))
+        noisy = ": other programs disturbed most of its steps, so the time is an upper bound" * measured.is_bound
+        lines.append(("measured", f"{interval(measured)}{noisy}"))
         if p.time is not None:
             error = p.error(measured)
             lines.append(("error", error_text(error) if error is not None else WITHHELD))
@@ -89,8 +94,19 @@ def summary(
     return [*lines, *note_lines(trace)]
 
 
+def uneven_text(prediction: Prediction) -> str:
+    """Which share of the time the machine measured at another speed."""
+    what = [count(len(prediction.uneven), "kernel")] if prediction.uneven else []
+    what += [OTHERS] if prediction.others is not None and prediction.others.is_uneven else []
+    return (
+        f"{' and '.join(what)}, {units.percent(prediction.uneven_share)} of the time: the real step took more than "
+        f"{units.percent(SAME_SPEED)} longer or shorter next to them than usual, so the interval is wider; "
+        "measure again"
+    )
+
+
 def _memory(trace: Trace, capacity: tuple[str, int] | None) -> str:
-    memory = memory_of(trace)
+    memory = trace.memory
     text = memory_text(memory)
     if memory is None or capacity is None:
         return text
@@ -203,7 +219,7 @@ def _row(part: KernelShare, known: float) -> dict[str, Cell]:
         "share": time.seconds / known if time and known else None,
         "memory": part.need.cold_share,
         "flop": part.flop,
-        "how": part.how if not part.disturbed else f"{part.how}, disturbed",
+        "how": ", ".join([part.how, *(["disturbed"] * part.disturbed), *(["uneven"] * part.uneven)]),
     }
 
 
@@ -222,6 +238,8 @@ def table(prediction: Prediction, most: int | None = MOST_ROWS) -> Table:
         notes.insert(0, f"{len(shown)} of {len(every)} rows are shown; --all shows the others.")
     if any(part.disturbed for part in prediction.parts):
         notes.append("disturbed: other programs disturbed the measurement of this kernel; measure it again.")
+    if any(part.uneven for part in prediction.parts):
+        notes.append("uneven: the machine had another speed during the measurement of this kernel; measure it again.")
     columns = [
         Column("kernel", title="kernel of one step", least=24),
         number("calls"),
@@ -263,7 +281,7 @@ def values(
     prediction: Prediction, measured: Time | None = None, alternatives: Sequence[Prediction] = ()
 ) -> dict[str, Any]:
     """All of it as plain values, for programs."""
-    time, memory = prediction.time, memory_of(prediction.trace)
+    time, memory = prediction.time, prediction.trace.memory
     return {
         "title": prediction.trace.title,
         "source": prediction.trace.source,
@@ -294,7 +312,7 @@ def picture(found: Sequence[tuple[str, Prediction]], measured: Time | None = Non
     for label, prediction in found:
         time = prediction.time
         text = interval(time) if time else f"at least {units.seconds(prediction.known.seconds)}: kernels are missing"
-        text += " (disturbed)" if prediction.known.is_bound else ""
+        text += " (disturbed)" if prediction.known.is_bound else " (uneven)" if prediction.known.is_uneven else ""
         shown.append(StackedBar(label, groups(prediction), text, _ends(time)))
     if measured is not None:
         shown.append(StackedBar("measured", {"measured": measured.seconds}, interval(measured), _ends(measured)))
@@ -331,7 +349,7 @@ class Predicted:
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured, less 1; None where one is missing or other programs disturbed the kernels."""
+        """Predicted over measured, less 1; None where one is missing, disturbed, or the machine was uneven."""
         return self.prediction.error(self.measured)
 
     def table(self) -> Table:
@@ -405,7 +423,7 @@ def sweep_table(name: str, found: Sequence[tuple[int, Prediction]]) -> Table:
                 "per_s": value / time.seconds if time else None,
                 "each": time.seconds / value if time else None,
                 "missing": len(prediction.missing) or None,
-                "notes": "disturbed" if prediction.known.is_bound else None,
+                "notes": "disturbed" if prediction.known.is_bound else "uneven" if prediction.known.is_uneven else None,
             }
         )
     knee = knee_of([(value, p.time.seconds) for value, p in found if p.time and p.is_trusted])

@@ -9,8 +9,8 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.case import parse_pattern
 from deepbench.core.op import find_op
-from deepbench.networks.predictions.memory import Memory, memory_of
 from deepbench.networks.traces.kernels import flop_of
+from deepbench.networks.traces.memory import Memory
 from deepbench.networks.traces.trace import Trace
 from deepbench.reporting.table import Cell, Column, Table, number
 
@@ -26,7 +26,7 @@ def kernel_title(kernel: str) -> str:
 
 def values(trace: Trace) -> dict[str, Any]:
     """The sums of a trace as plain values."""
-    memory = memory_of(trace)
+    memory = trace.memory
     return {
         "title": trace.title,
         "source": trace.source,
@@ -147,7 +147,7 @@ def summary(trace: Trace) -> list[tuple[str, str]]:
         ("operators", f"{shares}, {trace.views} views"),
         ("work", f"{units.significant(v['flop'] / 1e9)} GFLOP; {units.significant(v['bytes'] / 1e9)} GB moved, "
                  f"{units.percent(v['other_bytes'] / v['bytes'] if v['bytes'] else 0)} of it by other operators"),
-        ("memory", memory_text(memory_of(trace))),
+        ("memory", memory_text(trace.memory)),
         *note_lines(trace),
     ]  # fmt: skip
 

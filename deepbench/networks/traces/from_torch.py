@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+from weakref import ReferenceType, ref
 
 from deepbench.core.errors import BadInput
 from deepbench.networks.traces import kernel_rules as rules
@@ -62,8 +63,11 @@ class _StepRecorder(Recorder):
     """Gathers the calls of a step that runs."""
 
     torch: Any = None
-    numbers: dict[int, int] = field(default_factory=dict)
-    kept: list[Any] = field(default_factory=list)
+    made: dict[int, int] = field(default_factory=dict)
+    numbers: dict[int, tuple[ReferenceType[Any], int]] = field(default_factory=dict)
+    """Storages by their number in PyTorch, which another one gets when they are freed, with their buffers."""
+    addresses: dict[int, int] = field(default_factory=dict)
+    """The first buffer at each address."""
     modules: list[str] = field(default_factory=list)
     sites: dict[int, str] = field(default_factory=dict)
     """The module that created each node of the graph."""
@@ -80,17 +84,32 @@ class _StepRecorder(Recorder):
     # ---- buffers
 
     def buffer_of(self, tensor: Any) -> int:
-        """The number of the memory of a tensor. PyTorch uses memory again, so it is known by its address."""
+        """The number of the storage of a tensor. PyTorch uses memory again for another storage, at the same address."""
         storage = tensor.untyped_storage()
-        address = storage.data_ptr() if tensor.device.type != "meta" else 0
-        if not address:  # no memory, so no two tensors share it by being one after the other
-            address = -storage._cdata
-            self.kept.append(tensor)
-        if address not in self.numbers:
-            self.numbers[address] = self.buffer(0)
-        number = self.numbers[address]
+        number = self.known_buffer(storage)
+        if number is None:
+            number = self.buffer(0)
+            # A weak reference of PyTorch's own would keep a part of the memory, and change where the next tensor lies.
+            self.numbers[storage._cdata] = ref(storage), number
+            # Without memory, no two tensors share it by being one after the other.
+            address = storage.data_ptr() if tensor.device.type != "meta" else 0
+            if address and (first := self.addresses.setdefault(address, number)) != number:
+                self.places[number] = first
         self.sizes[number] = max(self.sizes[number], bytes_of(tensor))
         return number
+
+    def known_buffer(self, storage: Any) -> int | None:
+        """The buffer of a storage; None for one that was not seen before."""
+        reference, number = self.numbers.get(storage._cdata, (None, 0))
+        return number if reference is not None and reference() is storage else None
+
+    def allocated(self, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
+        """Note the storages of the results of an operator that it has allocated."""
+        known = {t.untyped_storage()._cdata for t in inputs}
+        for tensor in outputs:
+            storage = tensor.untyped_storage()
+            if tensor.numel() and storage._cdata not in known and self.known_buffer(storage) is None:
+                self.made[self.buffer_of(tensor)] = len(self.calls)
 
     def buffers(self, tensors: Iterable[Any]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(self.buffer_of(t) for t in tensors if t.numel()))
@@ -110,6 +129,8 @@ class _StepRecorder(Recorder):
     def dispatched(self, operator: Any, arguments: dict[str, Any], result: Any) -> None:
         """Record an operator that has run."""
         torch = self.torch
+        inputs, outputs = list(tensors_in(arguments.values())), list(tensors_in([result]))
+        self.allocated(inputs, outputs)
         node = torch._C._current_autograd_node()
         if self.inside:
             self.types_inside.update(t.dtype for t in tensors_in([result]) if t.is_floating_point())
@@ -125,7 +146,6 @@ class _StepRecorder(Recorder):
                 return
             where = self.sites.get(number, where)
         name, overload = operator.__name__.partition(".")[::2]
-        inputs, outputs = list(tensors_in(arguments.values())), list(tensors_in([result]))
         if name in FREE or not (inputs or outputs):
             return
         mutates = operator._schema.is_mutable

@@ -22,6 +22,7 @@ from deepbench.core.case import parse_pattern
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
+from deepbench.networks.traces.memory import Memory, memory_of
 from deepbench.plan.models import MOST_LINES, MOST_TRACE_BYTES, TRACE, require_text
 
 # A step with more of them is not one of a network: those of large models have 10,000 calls. Predictions take some 8 s.
@@ -78,6 +79,15 @@ class Trace:
     """Of the network; None: unknown."""
     notes: tuple[str, ...] = ()
     """What the trace leaves out, and how its kernels differ from what ran."""
+    recorded_memory: Memory | None = None
+    """Of a framework that uses memory again for other arrays: what the arrays themselves need."""
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """What the step needs; None where its buffers are unknown."""
+        if not self.buffers:
+            return None
+        return self.recorded_memory or memory_of(((call.reads, call.writes) for call in self.calls), self.buffers)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
@@ -196,6 +206,7 @@ def suite_text(trace: Trace) -> str:
         words = [kernel, str(of_operator[call.operator]), str(of_place[call.where]), str(call.operators)]
         buffers = [",".join(map(str, numbers)) or "-" for numbers in (call.reads, call.writes)]
         calls.append(" ".join([*words, str(call.bytes), *buffers]))
+    memory = trace.recorded_memory
     return "\n".join(
         [
             f"title = {quoted(trace.title)}",
@@ -217,6 +228,7 @@ def suite_text(trace: Trace) -> str:
             f"[{TRACE}]",
             f"views = {trace.views}",
             *([f"notes = [{', '.join(map(quoted, trace.notes))}]"] if trace.notes else []),
+            *([] if memory is None else [f"memory = [{memory.kept}, {memory.temporary}]"]),
             f"buffers = {quoted(' '.join(map(str, trace.buffers)))}",
             f"operators = [{', '.join(map(quoted, operators))}]",
             f"places = [{', '.join(map(quoted, sites))}]",
@@ -280,7 +292,16 @@ def parse_trace(table: Mapping[str, Any], named: str) -> Trace:
         views=views,
         parameters=parameters if isinstance(parameters, int) else None,
         notes=tuple(map(printable, _texts(own.get("notes", []), "notes", named))),
+        recorded_memory=_memory(own["memory"], named) if "memory" in own else None,
     )
+
+
+def _memory(value: object, named: str) -> Memory:
+    numbers = value if isinstance(value, list) else []
+    if len(numbers) != 2 or not all(type(n) is int and 0 <= n <= MOST_BYTES for n in numbers):
+        wanted = f"two whole numbers up to {MOST_BYTES}, the bytes that are kept and the temporary ones"
+        raise BadInput(f"{named}: memory must be {wanted}; found {shorten(printable(repr(value)))}")
+    return Memory(*numbers)
 
 
 def require_few(calls: int, buffers: int, uses: int, named: str) -> None:

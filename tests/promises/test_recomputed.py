@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from deepbench.networks.predictions.memory import memory_of
 
 from deepbench.applications.judge import serving
 from deepbench.applications.judge.trained import runs_of, trained
@@ -20,7 +21,6 @@ from deepbench.core import stats
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.judge import compare, suite_devices
-from deepbench.networks.predictions.memory import memory_of
 from deepbench.networks.traces.trace import Trace, TracedCall
 from deepbench.networks.what_if import effects
 from deepbench.networks.what_if.hardware import Hardware, MemoryLevel, Overhead

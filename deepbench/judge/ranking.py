@@ -190,6 +190,14 @@ def rankings(machines: Sequence[Machine], competes: Competes) -> list[Ranking]:
     return [_ranking(machines, suite, application, competes) for suite, application in sorted(keys)]
 
 
+def apart(found: Sequence[Ranking]) -> list[str]:
+    """The names of the result files that have no application in common with any other machine."""
+    having = [[p.machine for p in r.places if p.has_kernels] for r in found]
+    shared = {machine.name for machines in having if len(machines) > 1 for machine in machines}
+    every = {machine.name: machine for machines in having for machine in machines}
+    return [name for name, machine in every.items() if name not in shared and not machine.is_published]
+
+
 def _ranking(machines: Sequence[Machine], suite: str, application: str, competes: Competes) -> Ranking:
     places = []
     for machine in machines:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from deepbench.core import units
-from deepbench.judge.ranking import By, Machine, Place, Ranking
+from deepbench.judge.ranking import By, Machine, Place, Ranking, apart
 from deepbench.judge.totals import Total
 from deepbench.reporting.table import AtMost, Cell, Column, Part, Strong, Table, number, time_text
 
@@ -177,12 +177,25 @@ def to_json(found: Iterable[Ranking]) -> list[dict[str, Any]]:
     ]
 
 
+def apart_sentence(found: Sequence[Ranking]) -> str | None:
+    """Which result files stand alone, and what to do; None where each can be compared with another machine."""
+    names = apart(found) if len({p.machine.name for r in found for p in r.places}) > 1 else []
+    if not names:
+        return None
+    have = "has" if len(names) == 1 else "have"
+    return (
+        f"{_listed(names)} {have} no application in common with another machine, because of other suites. To compare "
+        "with published machines, measure the suite rank there: deepbench run rank (ten minutes)."
+    )
+
+
 def parts(found: Sequence[Ranking]) -> list[Part]:
     """A table for each ranking; then what the best total consists of, and which machine is the best."""
     made: list[Part] = []
     for ranking in found:
         made += [[ranking.title], _table(ranking), [*filter(None, (composition(ranking), answer(ranking)))]]
-    return made
+    alone = apart_sentence(found)
+    return [*made, [alone]] if alone else made
 
 
 def _table(ranking: Ranking) -> Table:
@@ -257,6 +270,7 @@ def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
         *["≤, D: contains times that other programs disturbed; it counts only where it is the best even so."]
         * any(text.endswith(" D") for text in texts),
         *["≈: another machine could be the best, too; with --application NAME the reason is shown."] * doubtful,
+        *filter(None, [apart_sentence(found)]),
         *[UNCHECKED] * any(m.kind != "measured" for m in machines),
     ]
     return Table(columns, rows, notes)

@@ -1,12 +1,13 @@
 """Machines ranked by application, by time or cost, and how certain the order is."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from deepbench.core.errors import BadInput
-from deepbench.judge.ranking import Machine, competing, rankings
+from deepbench.judge.ranking import Machine, apart, competing, rankings
 from deepbench.judge.totals import Total
 from deepbench.reporting import ranking as tables
 from deepbench.reporting.ranking import answer
@@ -269,3 +270,15 @@ def test_a_machine_without_any_kernel_is_not_said_to_lack_a_precision():
 
     assert "No kernel of the application: without." in text
     assert "No kernel of the application in a precision that competes: other." in text
+
+
+def test_a_result_file_that_shares_no_application_is_named_with_what_to_measure():
+    device = machine("mine", total(1.0, suite="deepbench/device"))
+    server = machine("theirs", total(2.0))
+    published = replace(machine("V100", total(3.0, suite="deepbench/train")), is_published=True)
+    found = rankings([device, server, published], competing(()))
+
+    assert ["mine", "theirs"] == sorted(apart(found))
+    assert "mine and theirs have no application in common" in (tables.apart_sentence(found) or "")
+    assert [] == apart(rankings([machine("mine", total(1.0)), server], competing(())))
+    assert tables.apart_sentence(rankings([server], competing(()))) is None

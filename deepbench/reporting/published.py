@@ -109,14 +109,21 @@ def means(matches: Sequence[Match]) -> Table:
             "precision": precision,
             "cases": len(group),
             "disturbed": sum(m.ours.is_disturbed for m in group),
-            PUBLISHED_OVER_OURS: geometric_mean(group),
+            PUBLISHED_OVER_OURS: geometric_mean(group) if _counts(group) else None,
         }
         for (op, precision), group in groups.items()
     ]
     columns = [Column("op", title="geometric mean"), Column("precision", title="type"), number("cases")]
     disturbed = [number("disturbed")] if any(row["disturbed"] for row in rows) else []
-    notes = ["disturbed: cases whose time of ours is disturbed; they do not count for the mean."] * len(disturbed)
+    notes = [
+        "disturbed: cases whose time of ours is disturbed; they do not count, and where most are, there is no mean."
+    ] * len(disturbed)
     return Table([*columns, *disturbed, RATIO[0]], rows, notes)
+
+
+def _counts(group: Sequence[Match]) -> bool:
+    """Whether at least half of the cases have a time that counts."""
+    return 2 * sum(not m.ours.is_disturbed for m in group) >= len(group)
 
 
 def headline(matches: Sequence[Match], file: str, machine: str) -> str:
@@ -124,7 +131,7 @@ def headline(matches: Sequence[Match], file: str, machine: str) -> str:
     best = best_matches(matches)
     counted = [m for m in best if not m.ours.is_disturbed]
     ratio = geometric_mean(counted)
-    if ratio is None or 2 * len(counted) < len(best):
+    if ratio is None or not _counts(best):
         return f"{len(best) - len(counted)} of {len(best)} times of {file} are disturbed; no overall ratio"
     left_out = f"; {len(best) - len(counted)} with a disturbed time left out" if len(counted) < len(best) else ""
     sentence = units.speed_sentence(machine, ratio, file)

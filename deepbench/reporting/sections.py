@@ -130,7 +130,7 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
     ranked = [s for s in summaries if s.is_ranked]
     with_interval = [s for s in ranked if s.estimate and s.estimate.half_width is not None]
     rows = [row for table in tables for row in table.rows]
-    seconds = [str(row.get("next best")) for row in rows]
+    firsts = [str(row.get("best")) for row in rows]
     flags = {("flags", note.flag, note.footnote) for note in notes if note.flag}
     interval = INTERVAL if any(not s.single_process for s in with_interval) else INTERVAL_OF_ONE
     return [
@@ -138,7 +138,7 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
         *[("±", ONE_PROCESS.footnote)] * any(s.single_process for s in ranked),
         *[("% of limit", f"{LIMIT} {LIMIT_MORE}")] * any(row.get("share_of_limit") is not None for row in rows),
         *[("limited by", NO_LIMIT)] * any(row.get("limited_by") == UNKNOWN for row in rows),
-        *[("next best", UNCERTAIN)] * any(text.startswith("≈") for text in seconds),
+        *[("best", UNCERTAIN)] * any(text.startswith("≈") for text in firsts),
         *((heading, f"{flag}  {text}") for heading, flag, text in sorted(flags, key=lambda f: f[1:])),
         *(("notes", note.footnote) for note in notes if not note.flag and note.footnote),
     ]
@@ -166,7 +166,8 @@ def _section(
         row: dict[str, Cell] = {op: first.problem_title, "type": first.record["precision"]}
         row |= place_cells(first, differing)
         if ranking.ranked:
-            title = Strong(first.title_with_version) if ranking.is_decided else first.title_with_version
+            name = f"{'≈ ' * bool(ranking.ties)}{first.title_with_version}"
+            title = Strong(name) if ranking.is_decided else name
             row |= {"best": title, "time": time_cell(first), "next best": _next_best(ranking)}
         else:
             texts = dict.fromkeys(map(status_text, ranking.unranked))

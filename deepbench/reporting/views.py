@@ -105,7 +105,7 @@ def by_backend(summaries: Sequence[Summary]) -> Table:
         disturbed = {s.library_title for s in ranking.ranked if s.is_disturbed}
         direct = [name for name in times if not is_framework[name]]
         best = min(direct, key=lambda name: times[name], default=None)
-        if ranking.is_decided:
+        if ranking.is_decided and len(ranking.ranked) > 1:
             wins[first.library_title] += 1
             problems.update({s.library_title for s in ranking.ranked})
         row: dict[str, Cell] = {"problem": first.problem_title, "precision": first.record["precision"]}

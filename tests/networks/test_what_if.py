@@ -260,3 +260,15 @@ def test_elsewhere_there_is_only_the_model_with_a_wide_interval():
     assert application.seconds / 2 == pytest.approx(found.seconds, rel=0.1)
     assert found.high_s / found.low_s == pytest.approx(effects.OTHER_DEVICE**2)
     assert math.isclose(1, sum(found.bound.values()))
+
+
+def test_alternatives_of_one_value_are_not_multiplied():
+    application, model = exact(COMPUTES)
+
+    def columns(*words):
+        found = effects.ChangeEffects(model, [application], [Change.parse(word) for word in words])
+        return [change.text for change in found.columns]
+
+    assert ["peak.f32*2", "peak.f32*4"] == columns("peak.f32*2", "peak.f32*4")
+    assert "peak.f32*2, memory.bytes_per_s*2" == columns("peak.f32*2", "memory.bytes_per_s*2")[-1]
+    assert ["peak.f32*2"] == columns("peak.f32*2")

@@ -389,7 +389,7 @@ def _legend(answer: Answer) -> list[str]:
 
 def _letters(answer: Answer) -> list[str]:
     letters = [chr(ord("A") + i % 26) for i in range(len(answer.changes))]
-    return [*letters, "together"] if len(answer.changes) > 1 else ["speed-up"]
+    return [*letters, *["together"] * answer.has_together] if len(answer.changes) > 1 else ["speed-up"]
 
 
 def applications_table(answer: Answer) -> Table:

@@ -364,9 +364,15 @@ class ChangeEffects:
 
     @property
     def columns(self) -> list[Change]:
-        """Each change alone and, if there are several, all together."""
-        several = [Change.together(self.changes)] if len(self.changes) > 1 else []
+        """Each change alone and, if there are several that are no alternatives, all together."""
+        several = [Change.together(self.changes)] if self.has_together else []
         return [*self.changes, *several]
+
+    @property
+    def has_together(self) -> bool:
+        """Whether there are several changes, and no two of them change the same value of the hardware."""
+        changed = [knob.path for change in self.changes for knob in {k.path: k for k in change.of_hardware}.values()]
+        return len(self.changes) > 1 and len(set(changed)) == len(changed)
 
     @cached_property
     def outcomes(self) -> list[list[ApplicationEffect]]:

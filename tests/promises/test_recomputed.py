@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from deepbench.networks.predictions.memory import memory_of
 
 from deepbench.applications.judge import serving
 from deepbench.applications.judge.trained import runs_of, trained
@@ -268,7 +267,7 @@ def test_memory_of_any_step_is_what_lives_at_a_time():
         kept = sum(sizes[b] for b, used in uses.items() if used[0][1])
         results = [(b, used[0][0], used[-1][0]) for b, used in uses.items() if not used[0][1]]
         most = max(sum(sizes[b] for b, first, last in results if first <= t <= last) for t in range(len(calls)))
-        memory = memory_of(Trace("n", "", True, tuple(calls), sizes, 0, None))
+        memory = Trace("n", "", True, tuple(calls), sizes, 0, None).memory
 
         assert (kept, most) == (memory.kept, memory.temporary)
 

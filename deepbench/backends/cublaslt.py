@@ -26,11 +26,11 @@ EIGHT_BIT = {"i8": INTEGER_LEADING, "f8e4m3": FLOAT8_LEADING, "f8e5m2": FLOAT8_L
 
 
 def eight_bit_hint(case: Case) -> str:
-    """What 8-bit kernels need, to be appended to a refusal; nothing for other types."""
+    """What 8-bit kernels there are, to be appended to a refusal; nothing for other types."""
     if case.precision.name not in EIGHT_BIT:
         return ""
     multiple = EIGHT_BIT[case.precision.name]
-    return f"; 8-bit types need a_t=1 (or weights=packed), b_t=0, and m and k that are multiples of {multiple}"
+    return f"; it has 8-bit kernels for a_t=1 (or weights=packed), b_t=0, and m and k that are multiples of {multiple}"
 
 
 class CuBLASLt(GpuBackend):

@@ -227,7 +227,7 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
 
 
 def _runs_on_cpu(entry: tuple[ImportedCase, Case]) -> bool:
-    """Whether a case has a number of threads that matters, and it is the one that nobody gave."""
+    """Whether a case runs on the CPU, and with the one thread that is assumed."""
     case = entry[1]
     return case.library.device == "cpu" and not case.operation.is_group and case.threads == 1
 

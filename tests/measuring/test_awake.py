@@ -26,7 +26,7 @@ class Clock:
 
 @pytest.fixture
 def waits(monkeypatch):
-    """A connection that nobody writes to, on a scripted clock: how long was waited, step by step."""
+    """A connection without messages, on a scripted clock: how long was waited, step by step."""
 
     def run(timeout_s, gap_s=0.0, at=2):
         clock = Clock(gap_s, at)

@@ -92,6 +92,11 @@ def test_every_data_sheet_of_the_benchmark_can_be_read():
         ('name = "L2"', 'name = "all"', "level 1 of memory needs a name"),
         ('name = "L2"', 'name = "HBM"', "two levels of memory have the same name"),
         ("bytes = 6_000_000\n", "", "memory.L2 needs bytes"),
+        (
+            "bytes_per_s = 9e11",
+            "bytes_per_s = 9e11\ngather_bytes = 8",
+            "HBM has gather_bytes, as only the innermost level may",
+        ),
         ("bytes_per_s = 9e11", "bytes = 9e11", "wanted its bytes_per_s"),
         ("bytes_per_s = 9e11", "bytes_per_s = 9e11\nbytes = 1e6", "levels of memory begin with the innermost"),
         ("call_s = 5e-6", "launch_s = 5e-6", "overhead has no 'launch_s'; it has call_s, operator_s"),

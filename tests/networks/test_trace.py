@@ -96,7 +96,7 @@ def test_what_is_read_first_is_kept_and_results_live_until_their_last_use():
 
 
 def test_where_a_framework_puts_arrays_does_not_change_the_memory_that_they_need():
-    """Array 2 lies where array 1 was, or beside it: the same memory, but other buffers of the trace."""
+    """Array 2 lies where array 1 was, or next to that place: the same memory, but other buffers of the trace."""
 
     def recorded(places):
         found = Recorder(made={1: 0, 2: 2, 3: 3}, places=places)
@@ -175,7 +175,7 @@ def test_damage_is_named(tmp_path, old, new, words):
         parse_trace(tomllib.loads(path.read_text()), "my.suite")
 
 
-# ---- suites that nobody wrote with us
+# ---- suites from others
 
 TEXT = suite_text(trace(CALLS))
 

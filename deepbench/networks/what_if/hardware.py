@@ -436,6 +436,10 @@ class _Reader:
         if levels[-1].bytes_per_s is None:
             raise BadInput(f"{self.named}: the last level of memory is the main one; wanted its bytes_per_s")
         for inner, outer in pairwise(levels):
+            if outer.gather_bytes is not None:
+                raise BadInput(
+                    f"{self.named}: memory.{outer.name} has gather_bytes, which only the innermost level has"
+                )
             if inner.bytes is None:
                 raise BadInput(f"{self.named}: memory.{inner.name} needs bytes; only the last level may lack them")
             if outer.bytes is not None and outer.bytes <= inner.bytes:

@@ -5,9 +5,9 @@
 F is what the kernel computes and P the peak of its precision; B are the least bytes that come from a level of memory,
 because the levels inside of it are too small, and W is the rate of this level. The fitted constants are t₀ (a call, or
 one of several steps that depend on each other), the efficiencies e_c and e_m, and p, which says how far computing and
-reading overlap: not at all for 1, completely for large values. Where a sparse product gathers numbers, they count as as
-many bytes of the innermost level as are read in the time of its gathers. Without efficiencies and t₀ this is the
-roofline (Williams, Waterman, Patterson, CACM 2009).
+reading overlap: not at all for 1, completely for large values. A number that a sparse product gathers costs as much as
+`gather_bytes` of the innermost level. Without efficiencies and t₀ this is the roofline (Williams, Waterman, Patterson,
+CACM 2009).
 
 **Occupancy**, where the hardware has `units`: a product is cut into tiles, and the depth of the sums into parts (split
 k), and the units compute tiles in waves. The occupancy is the useful part of the arithmetic that fits into these waves,

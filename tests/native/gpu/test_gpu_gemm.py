@@ -67,7 +67,7 @@ def test_8_bit_floats_need_a_transposed(gpu, precision, backend):
 
     assert ("ok", "ok") == (transposed["status"], packed["status"]), (transposed["reason"], packed["reason"])
     assert "unsupported" == plain["status"]
-    assert "need a_t=1 (or weights=packed)" in plain["reason"]
+    assert "8-bit kernels for a_t=1 (or weights=packed)" in plain["reason"]
 
 
 def test_partial_sums_of_16_bit_results_stay_in_f32(gpu, tmp_path):

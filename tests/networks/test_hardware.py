@@ -95,7 +95,7 @@ def test_every_data_sheet_of_the_benchmark_can_be_read():
         (
             "bytes_per_s = 9e11",
             "bytes_per_s = 9e11\ngather_bytes = 8",
-            "HBM has gather_bytes, as only the innermost level may",
+            "memory.HBM has gather_bytes, which only the innermost level has",
         ),
         ("bytes_per_s = 9e11", "bytes = 9e11", "wanted its bytes_per_s"),
         ("bytes_per_s = 9e11", "bytes_per_s = 9e11\nbytes = 1e6", "levels of memory begin with the innermost"),

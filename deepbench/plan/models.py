@@ -8,13 +8,14 @@ the kernels of an architecture. docs/models.md describes the format.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from deepbench.core.aliases import did_you_mean, refuse_unknown
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.json_lines import printable
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.problem import LARGEST_SIZE
 from deepbench.core.toml import parse_toml
@@ -54,7 +55,7 @@ LONGEST_TITLE = 1000
 MOST_CALLS = 10**9
 LONGEST_CHAIN = 20
 
-TABLES = ("sizes", "phases", "kernels")
+TABLES = ("sizes", "phases", "kernels", "requires")
 
 # The table in which `networks/traces/trace.py` keeps the operators of a traced network in their order.
 TRACE = "trace"
@@ -95,6 +96,8 @@ class ModelSuite:
     phases: Mapping[str, Mapping[str, int | str]]
     kernels: tuple[tuple[frozenset[str], str], ...]
     """The phases of each line (empty: all), and the line."""
+    requires: Mapping[str, str] = field(default_factory=dict)
+    """What sizes and parameters must fulfil: sentences, each with an expression that is 0 then."""
     is_traced: bool = False
     """Whether the lines are what a network ran, so that they say how."""
 
@@ -144,6 +147,7 @@ class ModelSuite:
         devices = parameters.get(DEVICES)
         own = {BATCH: parameters[BATCH] // devices, RANKS: devices} if devices else {}
         names = _Names({**self.sizes, **self.phases[phase], **parameters, **own})
+        self._require(names)
         rows = []
         for phases, line in self.kernels:
             if not phases or phase in phases:
@@ -153,6 +157,18 @@ class ModelSuite:
         if not self.is_traced:
             rows = [replace(row, settings=OF_NETWORKS.get(row.op, ())) for row in rows]
         return _of_devices(rows, devices, self.title) if devices else rows
+
+    def _require(self, names: _Names) -> None:
+        """`BadInput` where a requirement is not fulfilled, with the names in its expression and their values."""
+        for sentence, text in self.requires.items():
+            found: dict[str, int] = {}
+
+            def value_of(name: str, found: dict[str, int] = found) -> int:
+                return found.setdefault(name, names.value_of(name))
+
+            if evaluate(text, value_of) != 0:
+                values = ", ".join(f"{name}={value}" for name, value in sorted(found.items()))
+                raise BadInput(f"{self.title}: {printable(shorten(sentence, 120))}; found {shorten(values, 120)}")
 
     def unit_of(self, phase: str) -> str:
         """What one forward pass processes in this phase."""
@@ -309,6 +325,7 @@ def parse_model(text: str, named: str, architecture: Callable[[str], str]) -> Mo
         _values(table.get("sizes", {}), named),
         {name: {"units": 1, **_values(values, named)} for name, values in phases.items()},
         tuple(lines),
+        _requirements(table.get("requires", {}), named),
         TRACE in table,
     )
 
@@ -346,7 +363,7 @@ def _merged(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
         **table,
         "sizes": {**base.get("sizes", {}), **table.get("sizes", {})},
         "phases": phases,
-        "kernels": {**base.get("kernels", {}), **table.get("kernels", {})},
+        **{key: {**base.get(key, {}), **table.get(key, {})} for key in ("kernels", "requires")},
     }
 
 
@@ -366,6 +383,12 @@ def _values(table: object, named: str) -> dict[str, int | str]:
         if not isinstance(value, int | str) or isinstance(value, bool) or not name.isidentifier():
             raise BadInput(f"{named}: {shorten(name)} must be a whole number, an expression or a word")
     return dict(table)
+
+
+def _requirements(table: dict[str, Any], named: str) -> dict[str, str]:
+    if len(table) > MOST_NAMES:
+        raise BadInput(f"{named} has {len(table)} requirements; a model has at most {MOST_NAMES}")
+    return {sentence: require_text(text, sentence, named) for sentence, text in table.items()}
 
 
 def models_folder_text(folder: Path) -> Callable[[str], str]:

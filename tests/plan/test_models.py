@@ -316,6 +316,10 @@ def test_a_model_may_be_a_file_of_the_user(tmp_path):
         ('"batch*16"', '"a0"\n' + "\n".join(f"a{i} = 'a{i + 1}*1'" for i in range(500)), "a chain of more than 20"),
         ('title = "Mine"', 'title = "Mine"\narchitecture = "../quick"', "unknown architecture '../quick'; there are"),
         ('title = "Mine"', 'title = "Mine"\nsuites = ["mine"]', "which is no model of this version"),
+        ("[kernels]", "[requires]\n'batch must be 1' = 'batch-1'\n[kernels]", "Mine: batch must be 1; found batch=2"),
+        ("[kernels]", "[requires]\n'batch must be 1' = 'x-1'\n[kernels]", "'x' is neither a size nor a parameter"),
+        ("[kernels]", "[requires]\n'batch must be 1' = 1\n[kernels]", "mine.toml: batch must be 1 must be a text"),
+        ('title = "Mine"', 'title = "Mine"\nrequires = 1', "mine.toml: requires must be a table"),
     ],
 )
 def test_a_wrong_model_file_is_refused_in_a_sentence(tmp_path, old, new, sentence):
@@ -372,6 +376,96 @@ def test_the_units_of_a_step_are_those_of_all_devices():
     ],
 )
 def test_devices_that_make_no_sense_are_refused(name, sentence):
+    with pytest.raises(BadInput) as found:
+        read_suite(name)
+
+    assert sentence in str(found.value)
+
+
+# ---- models that are divided over devices
+
+
+def products_of(name, **parameters):
+    """FLOP of the products and of attention on one device, by whether experts compute them.
+
+    The router and the compression of latent attention are left out: every device has them.
+    """
+    found = {True: 0, False: 0}
+    for row in rows_of(name, "decode", **parameters):
+        if row.where != "router" and not row.where.startswith("compressed "):
+            found["experts" in row.where and "shared" not in row.where] += row.count * forward_flop(row)
+    return found
+
+
+@pytest.mark.parametrize("name", ["llm/llama31_70b", "llm/qwen3_30b_a3b", "mlperf/deepseek_v3_r1"])
+def test_devices_of_a_group_share_the_work(name):
+    whole = products_of(name, batch=8)
+    of_experts = {"expert": 2, "expert_tensor": 2} if whole[True] else {}
+
+    device = products_of(name, batch=8, tensor=4, **of_experts)
+
+    assert whole == {experts: 4 * flop for experts, flop in device.items()}
+    assert whole[False] > 0
+
+
+@pytest.mark.parametrize("name", ["llm/qwen3_30b_a3b", "llm/deepseek_v2_lite"])
+@pytest.mark.parametrize("divided", [{"expert": 4}, {"expert_tensor": 4}, {"expert": 2, "expert_tensor": 2}])
+def test_groups_have_their_own_batch_and_share_the_experts(name, divided):
+    alone = products_of(name, batch=16)
+
+    device = products_of(name, batch=16, data=4, **divided)
+
+    assert alone == device  # four times the tokens, on four devices
+    model = model_of(name)
+    assert 64 == model.units(*model.chosen({"phase": "decode", "batch": "16", "data": "4", "expert": "4"}))
+
+
+def collectives_of(name, **parameters):
+    rows = [row for row in rows_of(name, "decode", **parameters) if "ranks" in row.values]
+    return [(row.op, row.values["n"], row.values["ranks"], row.count, row.where) for row in rows]
+
+
+def test_devices_exchange_what_they_have_computed_in_parts():
+    experts = {"batch": 2, "tensor": 2, "data": 4, "expert": 8}
+
+    assert [] == collectives_of("llm/llama31_70b", data=4)
+    assert [
+        ("all_reduce", 8 * 8192, 4, 1, "embedding"),
+        ("all_reduce", 8 * 8192, 4, 80, "attention output"),
+        ("all_reduce", 8 * 8192, 4, 80, "feed-forward"),
+        ("all_gather", 8 * 128256, 4, 1, "logits"),
+    ] == collectives_of("llm/llama31_70b", batch=8, tensor=4)
+    assert [
+        ("all_reduce", 2 * 7168, 2, 1, "embedding"),
+        ("all_reduce", 2 * 7168, 2, 61, "attention output"),
+        ("all_gather", 4 * 2 * 7168, 4, 58, "tokens of all groups"),
+        ("reduce_scatter", 4 * 2 * 7168, 4, 58, "results of the experts"),
+        ("all_reduce", 2 * 7168, 2, 61, "feed-forward"),
+        ("all_gather", 2 * 129280, 2, 1, "logits"),
+    ] == collectives_of("mlperf/deepseek_v3_r1", **experts)
+    assert [row.op for row in rows_of("mlperf/gpt_oss_120b", "decode", **experts)].count("all_gather") == 2
+
+
+def test_devices_have_copies_of_few_heads_of_keys_and_at_least_one_row_for_their_experts():
+    texts = {e.pattern.op: e.pattern.problem for e in read_suite("llm/qwen3_30b_a3b:phase=decode,tensor=16,expert=16")}
+
+    assert (2, 1) == (texts["attention"].heads, texts["attention"].kv_heads)
+    assert (8, 1) == (texts["grouped_gemm"].groups, texts["grouped_gemm"].tokens)
+    assert not left_out("llm/qwen3_30b_a3b:phase=decode,tensor=16,expert=16")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("llm/llama31_70b:phase=decode,tensor=3", "Llama 3.1 70B: tensor must divide heads; found heads=64, tensor=3"),
+        ("llm/qwen3_30b_a3b:phase=decode,tensor=8", "expert*expert_tensor must equal tensor*data"),
+        ("llm/qwen3_30b_a3b:phase=decode,expert=3,data=3", "expert must divide experts; found expert=3, experts=128"),
+        ("mlperf/deepseek_v3_r1:phase=decode,expert_tensor=3,data=3", "expert_tensor must divide expert_ffn"),
+        ("llm/llama31_70b:phase=prefill,expert=2", "expert and expert_tensor must be 1 without experts"),
+        ("llm/llama31_70b:phase=train,tensor=2", "has no parameter 'tensor' in the phase train"),
+    ],
+)
+def test_devices_that_cannot_share_a_model_are_refused(name, sentence):
     with pytest.raises(BadInput) as found:
         read_suite(name)
 

@@ -52,6 +52,8 @@ class Mark:
     op: str
     precisions: tuple[str, ...]
     directions: tuple[str, ...]
+    rare_settings: tuple[str, ...] = ()
+    """Those of the operation's `rare_settings` whose values the method knows."""
 
     def serves(self, op: str, precision: str, direction: str) -> bool:
         """Whether this is part of it."""
@@ -59,7 +61,10 @@ class Mark:
 
 
 def kernel(
-    op: str, precisions: tuple[str, ...], directions: tuple[str, ...] = ("forward",)
+    op: str,
+    precisions: tuple[str, ...],
+    directions: tuple[str, ...] = ("forward",),
+    rare_settings: tuple[str, ...] = (),
 ) -> Callable[[Method], Method]:
     """Mark a method as serving an op in these precisions and directions; `ValueError` for an unknown precision.
 
@@ -71,7 +76,7 @@ def kernel(
         raise ValueError(f"@kernel({op!r}): expected a tuple of {', '.join(PRECISIONS)}, found {precisions!r}")
 
     def mark(method: Method) -> Method:
-        method.marks = (Mark(op, precisions, directions), *getattr(method, "marks", ()))  # type: ignore[attr-defined]
+        method.marks = (Mark(op, precisions, directions, rare_settings), *getattr(method, "marks", ()))  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -165,13 +170,17 @@ class Backend(ABC):
 
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
         """Call the method that is marked for this case."""
-        for name, mark in _marked_methods(type(self)):
-            if mark.serves(case.op, case.precision.name, case.direction):
+        rare = {name for name in case.operation.rare_settings if name in dict(case.overrides)}
+        marked = [m for m in _marked_methods(type(self)) if m[1].serves(case.op, case.precision.name, case.direction)]
+        for name, mark in marked:
+            if rare <= {*mark.rare_settings}:
                 kernel: Kernel | None = getattr(self, name)(case, arrays)
                 if kernel is None:
                     raise TypeError(f"{name}() of {self.title} returned None, not a Kernel")
                 return kernel
-        raise Unsupported(f"{self.title} has no {case.op} {case.direction} in {case.precision.name}")
+        words = [f"{name}={case.settings[name]}" for name in sorted(rare)] if marked else []
+        have = " ".join([case.op, case.direction, *words])
+        raise Unsupported(f"{self.title} has no {have} in {case.precision.name}")
 
 
 class GroupBackend(Backend):

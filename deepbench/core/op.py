@@ -62,6 +62,8 @@ class Op(ABC):
     variants: ClassVar[tuple[str, ...]] = ()
     """Settings that choose how a library does the same work, such as its algorithm. Cases that differ only in these
     compete; the fastest is the library's result."""
+    rare_settings: ClassVar[tuple[str, ...]] = ()
+    """Settings of which a library has only the default, unless the mark of its method names them."""
     specializes: ClassVar[str | None] = None
     """An operation with the same fields, which a list of problems means unless it is named after this one."""
     sweep_field: ClassVar[str | None] = None
@@ -80,7 +82,7 @@ class Op(ABC):
     def defect(self) -> str | None:
         """Why this operation cannot be used: the first attribute that is missing or wrong."""
         types: dict[str, type | tuple[type, ...]] = {
-            **dict.fromkeys(("directions", "outputs", "weights", "variants"), tuple),
+            **dict.fromkeys(("directions", "outputs", "weights", "variants", "rare_settings"), tuple),
             **{"Problem": type, "settings": dict, "sweep_field": (str, NoneType), "is_group": bool},
         }
         if wrong := registry.wrong_attribute(self, types):

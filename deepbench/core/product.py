@@ -101,7 +101,7 @@ class Product:
 
     left: Matrix
     """Aᵀ, shape (k, m)."""
-    right: Array
+    right: Matrix
     """Bᵀ, shape (n, k)."""
     c: Array
     """Shape (n, m)."""
@@ -121,7 +121,7 @@ class Product:
 
         from deepbench.core.precision import type_name
 
-        a, b = self.left[:, i].astype(np.float64), self.right[j].astype(np.float64)
+        a, b = self.left[:, i].astype(np.float64), self.right[j, :].astype(np.float64)
         want, norms = b @ a, np.outer(np.linalg.norm(b, axis=1), np.linalg.norm(a, axis=0))
         stored: Array | float = 0.0
         if self.initial is not None:
@@ -207,7 +207,7 @@ def compare_products(products: Sequence[Product], roundoff: float, stored: str) 
     from deepbench.core.tolerance import TOLERANCE_UNITS
 
     unit, every = TOLERANCE_UNITS * roundoff, slice(None)
-    largest = max(max(_size(p.left), p.right.size, p.c.size) for p in products)
+    largest = max(max(_size(p.left), _size(p.right), p.c.size) for p in products)
     if sum(p.multiply_adds for p in products) <= FULL_CHECK_MULTIPLY_ADDS and largest <= FULL_CHECK_ELEMENTS:
         yield _blocks("every element", [(p, every, every) for p in products], products, unit, stored)
         return

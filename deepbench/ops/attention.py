@@ -13,6 +13,8 @@ h // (heads / kv_heads) (Ainslie et al., "GQA", 2023). Arrays are row-major:
   (queries < keys). Query i sees the keys up to i + keys - queries, and with `window` only the last so many of these.
 - With `page`, k and v are a cache of pages, (pages, kv_heads, page, size), in shuffled order: `page_table` (batch, most
   pages of a sequence) lists the pages of each sequence (Kwon et al., "PagedAttention", 2023).
+- With `cache_type=f8e4m3`, k and v are 8-bit floats without scales, as in a cache that saves memory; q and y have the
+  type of the data. Only the forward pass has it.
 - With `lengths=spread`, sequences have fewer keys than `keys`, except one: `lengths` has the numbers. Where
   queries = keys, they have fewer queries, too. What a kernel writes to the rows of padding does not matter.
 
@@ -166,8 +168,12 @@ class AttentionOp(PartsOp):
     Problem = Attention
     directions = ("forward", "backward")
     outputs = ("y", "dq", "dk", "dv")
-    settings = {"algorithm": ("default", "composed", "graph")}  # noqa: RUF012  (ClassVar in Op)
+    settings = {  # noqa: RUF012  (ClassVar in Op)
+        "algorithm": ("default", "composed", "graph"),
+        "cache_type": ("same", "f8e4m3"),
+    }
     variants = ("algorithm",)
+    rare_settings = ("cache_type",)
     sweep_field = "batch"
     smoke = (
         Attention(1, 1, 1, 1, 1, 1),
@@ -185,15 +191,24 @@ class AttentionOp(PartsOp):
         """Floats that are summed in f32."""
         return precision.name in ("f32", "bf16", "f16")
 
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """Gradients are those of a pass without a cache."""
+        return ("cache_type",) if direction == "backward" else ()
+
     def result_type(self, case: Case) -> str:
         """All outputs have the type of the data."""
         return case.precision.data
 
+    def cache_type(self, case: Case) -> str:
+        """The type of keys and values."""
+        chosen: str = case.settings["cache_type"]
+        return case.precision.data if chosen == "same" or case.direction == "backward" else chosen
+
     def tensors(self, case: Case) -> dict[str, Tensor]:
         """The arrays at the top of this file."""
-        p, kind = case.problem, case.precision.data
+        p, kind, cached = case.problem, case.precision.data, self.cache_type(case)
         q, y = (Tensor((p.batch, p.heads, p.queries, n), kind) for n in (p.head_size, p.width))
-        k, v = (Tensor((p.batch, p.kv_heads, p.keys, n), kind) for n in (p.head_size, p.width))
+        k, v = (Tensor((p.batch, p.kv_heads, p.keys, n), cached) for n in (p.head_size, p.width))
         lengths = {"lengths": Tensor((p.batch,), "s32")} if p.lengths == "spread" else {}
         if case.direction == "backward":
             lse = Tensor((p.batch, p.heads, p.queries), "f32")
@@ -202,7 +217,7 @@ class AttentionOp(PartsOp):
         if not p.page:
             return {"q": q, "k": k, "v": v, **lengths, "y": y}
         pages = sum(-(-keys // p.page) * count for keys, count in p.sequences.items())
-        k, v = (Tensor((pages, p.kv_heads, p.page, n), kind) for n in (p.head_size, p.width))
+        k, v = (Tensor((pages, p.kv_heads, p.page, n), cached) for n in (p.head_size, p.width))
         table = Tensor((p.batch, -(-p.keys // p.page)), "s32")
         return {"q": q, "k": k, "v": v, "page_table": table, **lengths, "y": y}
 
@@ -282,12 +297,12 @@ class AttentionOp(PartsOp):
 
         The gradients of keys that no query sees are zero.
         """
-        p, element = case.problem, BITS[case.precision.data] // 8
+        p, element, cached = case.problem, BITS[case.precision.data] // 8, BITS[self.cache_type(case)] // 8
         sequences = p.sequences.items()
         queries = sum(p.query_count(keys) * count for keys, count in sequences) * p.heads
         seen = sum((keys - p.first_key(keys)) * count for keys, count in sequences) * p.kv_heads
         tables = [t.bytes for name, t in self.tensors(case).items() if name in ("lengths", "page_table")]
-        rows, more = queries + seen, sum(tables)
+        rows, more = queries, sum(tables) + seen * (p.head_size + p.width) * cached
         if case.direction == "backward":
             # q, dq, dy and the result; k, v and their gradients; and lse.
             rows += queries + sum(keys * count for keys, count in sequences) * p.kv_heads

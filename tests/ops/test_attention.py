@@ -1,11 +1,14 @@
 """Attention: what is counted and refused, lengths, and texts."""
 
+import numpy as np
 import pytest
 
+from deepbench.core.backend import Backend, find_backend, kernel
 from deepbench.core.case import parse_case
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, Unsupported
 from deepbench.core.op import find_op
-from tests.ops.wrong_kernels.attention import PAGED, PREFILL
+from deepbench.measuring.check import check
+from tests.ops.wrong_kernels.attention import DECODE, PAGED, PREFILL
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,72 @@ def test_a_cache_is_read_once_and_only_as_far_as_the_window_reaches():
     assert 2 * (2 * 2 * 100 * 8 + 2 * 4 * 8) * 2 == op.traffic_bytes(whole)
     assert 2 * (2 * 2 * 10 * 8 + 2 * 4 * 8) * 2 == op.traffic_bytes(window)
     assert 0 == op.traffic_bytes(whole, 10**6)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16", "f32"])
+@pytest.mark.parametrize("text", [PAGED, DECODE, PREFILL])
+def test_keys_and_values_of_a_cache_may_have_8_bits(text, kind):
+    case = parse_case(f"{text} forward {kind} reference threads=1 cache_type=f8e4m3")
+    op, same = find_op("attention"), parse_case(f"{text} forward {kind} reference threads=1")
+    arrays = op.operands(case)
+    wide = {name: array.astype(arrays["q"].dtype) if name in "kv" else array for name, array in arrays.items()}
+
+    assert {"float8_e4m3fn"} == {arrays[name].dtype.name for name in "kv"}
+    np.testing.assert_array_equal(op.reference(same, wide)["y"], op.reference(case, arrays)["y"])
+    bits = {"bf16": 8, "f16": 8, "f32": 24}[kind]  # fewer of each key and value
+    saved = (arrays["k"].size + arrays["v"].size) * bits // 8
+    assert saved == op.operand_bytes(same) - op.operand_bytes(case)
+    seen = sum(keys * case.problem.kv_heads for keys in case.problem.key_counts)
+    widths = case.problem.head_size + case.problem.width
+    assert seen * widths * bits // 8 == op.traffic_bytes(same) - op.traffic_bytes(case)
+
+
+def test_a_wrong_result_from_an_8_bit_cache_is_found():
+    case = parse_case(f"{DECODE} forward bf16 reference threads=1 cache_type=f8e4m3")
+    op = find_op("attention")
+    arrays = op.operands(case)
+    right = op.reference(case, arrays)["y"]
+    arrays["y"][...] = right
+    assert check(op, case, arrays).passed
+
+    arrays["y"][...] = op.reference(case, {**arrays, "v": np.roll(arrays["v"], 1, axis=2)})["y"]
+    assert not check(op, case, arrays).passed
+
+
+@pytest.mark.parametrize("name", ["loops", "mkl", "onednn", "torch", "torch_compiled"])
+def test_a_library_that_does_not_name_a_rare_setting_is_not_called_with_it(name):
+    case = parse_case(f"{DECODE} forward f32 {name} threads=1 cache_type=f8e4m3")
+
+    with pytest.raises(Unsupported, match="has no attention forward cache_type=f8e4m3 in f32"):
+        find_backend(name).prepare(case, {})
+
+
+def test_a_library_that_names_a_rare_setting_is_called_with_it():
+    class Caching(Backend):
+        name = title = "caching"
+
+        def open(self):
+            return {}
+
+        @kernel("attention", precisions=("f32",))
+        def plain(self, case, arrays):
+            return "plain"
+
+        @kernel("attention", precisions=("f32",), rare_settings=("cache_type",))
+        def with_cache(self, case, arrays):
+            return "with a cache"
+
+    def prepared(words):
+        return Caching().prepare(parse_case(f"{DECODE} forward f32 loops threads=1{words}"), {})
+
+    assert ["plain", "with a cache"] == [prepared(words) for words in ("", " cache_type=f8e4m3")]
+
+
+def test_gradients_have_no_cache():
+    case = parse_case(f"{PREFILL} backward bf16 reference threads=1 cache_type=f8e4m3")
+
+    assert ("cache_type",) == find_op("attention").unused_settings(case.problem, "backward", case.precision)
+    assert {"bfloat16"} == {a.dtype.name for n, a in find_op("attention").operands(case).items() if n in ("k", "dk")}
 
 
 def test_gradients_of_keys_that_no_query_sees_are_written():

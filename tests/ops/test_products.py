@@ -7,6 +7,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
+from deepbench.core.precision import find_precision
 from deepbench.core.tolerance import TOLERANCE_UNITS
 from deepbench.measuring.check import check
 from deepbench.ops.linear import activate
@@ -57,6 +58,59 @@ def test_a_correct_layer_in_f32_passes_with_room(text, kind, activation):
         return activate(activation, z).astype(np.float32)
 
     assert_passes_with_room(case, op, arrays, evaluate)
+
+
+BLOCKS = ["linear m=130 n=5 k=300", "linear m=48 n=33 k=65", "linear m=1536 n=64 k=896"]
+
+
+def with_scales(arrays):
+    """A and B in f32, each element times the scale of its block, by repeating the scales."""
+    a, b = in_f32(arrays["a"], arrays["b"])
+    of_a = np.kron(arrays["a_scales"], np.ones((128, 128), np.float32))[: a.shape[0], : a.shape[1]]
+    of_b = np.repeat(arrays["b_scales"], 128, axis=1)[:, : b.shape[1]]
+    return a * of_a, b * of_b
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize("text", BLOCKS)
+def test_eight_bit_floats_are_multiplied_with_the_scales_of_their_blocks(text, activation):
+    case, op, arrays = make(text, "f8e4m3", f"scales=block activation={activation}")
+    a, b = with_scales(arrays)
+    bias = arrays["bias"].astype(np.float32)
+    c = activate(activation, b @ a.T + bias)
+
+    assert verdict(case, op, arrays, c).passed
+    np.testing.assert_allclose(op.reference(case, arrays)["c"], c, rtol=1e-4, atol=1e-4)
+    for wrong in (a * 1.1, in_f32(arrays["a"])[0], np.roll(a, 1, axis=1)):
+        assert not verdict(case, op, arrays, activate(activation, b @ wrong.T + bias)).passed
+    assert not verdict(case, op, arrays, activate(activation, in_f32(arrays["b"])[0] @ a.T + bias)).passed
+
+
+def test_sums_of_eight_bit_floats_in_14_bits_pass_and_of_half_the_products_do_not():
+    case, op, arrays = make(BLOCKS[0], "f8e4m3", "scales=block bias=no")
+    a, b = with_scales(arrays)
+    blocks = [b[:, i : i + 32] @ a[:, i : i + 32].T for i in range(0, 300, 32)]
+    total = np.zeros_like(blocks[0])
+    for block in blocks:
+        total = np.float32(np.trunc((total + block) * 2**9) / 2**9)  # sums below 16: 4 bits and 9 more
+
+    assert verdict(case, op, arrays, total).passed
+    assert not verdict(case, op, arrays, sum(blocks[::2])).passed
+
+
+def test_bytes_of_eight_bit_floats_with_and_without_scales():
+    plain, block = (
+        parse_case(f"linear m=130 n=5 k=300 forward f8e4m3 reference threads=1 bias=no{more}")
+        for more in ("", " scales=block")
+    )
+    op = find_op("linear")
+
+    assert 130 * 300 + 5 * 300 + 2 * 5 * 130 == op.traffic_bytes(plain) == op.operand_bytes(plain)
+    assert 4 * (2 * 3 + 5 * 3) == op.traffic_bytes(block) - op.traffic_bytes(plain)
+    assert op.flop(plain) == op.flop(block) == 2 * 130 * 300 * 5
+    assert {} == op.components(block)
+    assert "bf16" == op.result_type(block)
+    assert ("scales",) == op.unused_settings(plain.problem, "forward", find_precision("bf16"))
 
 
 @pytest.mark.parametrize("kind", ["bf16", "f16"])

@@ -454,9 +454,28 @@ def test_devices_have_copies_of_few_heads_of_keys_and_at_least_one_row_for_their
     assert not left_out("llm/qwen3_30b_a3b:phase=decode,tensor=16,expert=16")
 
 
+@pytest.mark.parametrize("name", ["glm5", "kimi_k25", "minimax_m25", "qwen3_235b_a22b", "qwen35_397b_a17b"])
+def test_every_listed_kernel_of_one_of_eight_devices_is_measured(name):
+    for phase in ("prefill", "decode"):
+        assert not left_out(f"llm/{name}:phase={phase},batch=4,tensor=2,data=4,expert=4,expert_tensor=2")
+
+
+def test_a_query_sees_no_more_keys_than_its_indexer_chooses():
+    def keys(context):
+        return texts_of(f"llm/glm5:phase=decode,context={context}")["attention"].split()[4]
+
+    assert ["keys=1", "keys=2047", "keys=2048", "keys=2048", "keys=2048"] == [*map(keys, (1, 2047, 2048, 2049, 10**6))]
+    assert "window=2048" in texts_of("llm/glm5:phase=prefill,context=4096")["attention"]
+    assert "window" not in texts_of("llm/glm5:phase=prefill,context=2048")["attention"]
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
+        (
+            "llm/qwen35_397b_a17b:phase=decode,tensor=32,expert=32",
+            "tensor must divide linear_keys; found linear_keys=16",
+        ),
         ("llm/llama31_70b:phase=decode,tensor=3", "Llama 3.1 70B: tensor must divide heads; found heads=64, tensor=3"),
         ("llm/qwen3_30b_a3b:phase=decode,tensor=8", "expert*expert_tensor must equal tensor*data"),
         ("llm/qwen3_30b_a3b:phase=decode,expert=3,data=3", "expert must divide experts; found expert=3, experts=128"),

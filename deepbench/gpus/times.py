@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from deepbench.gpus import fit
@@ -38,6 +38,26 @@ class Times:
     """0, 1, 2: an index of `HOW`."""
 
 
+# Lines of rows lie one after the other in one array; the logarithm of a size is below this.
+GAP = 64.0
+
+# Two sizes with at most this ratio have times in between on a line.
+FARTHEST = 1.5
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Rows in lines: all with equal keys but the swept one, in its order."""
+
+    others: tuple[str, ...]
+    """The keys that are equal in a line."""
+    groups: Array
+    """A number for each line and source, sorted."""
+    position: Array
+    """Of each row: the index of its line times `GAP`, and the logarithm of its swept size; sorted."""
+    log_seconds: Array
+
+
 @dataclass(frozen=True)
 class Lookup:
     """A table that finds kernels by their keys."""
@@ -50,6 +70,21 @@ class Lookup:
     """Half of a 95 % interval of the logarithm of the ratio of two frameworks for the same kernel."""
     served: frozenset[tuple[int, tuple[int, ...]]]
     """Sources and groups most of whose rows are trusted."""
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The rows that are not marked, in lines."""
+        import numpy as np
+
+        family, fine = self.rows.family, np.sort(self.order)
+        others = tuple(n for n in family.keys if n != family.sweep and {n, family.sweep} != {"queries", "keys"})
+        if family.name.endswith("decode"):
+            others = tuple(n for n in family.keys if n != family.sweep)
+        group = hashed([*(self.rows.kernels[name][fine] for name in others), self.rows.source[fine]])
+        groups, index = np.unique(group, return_inverse=True)
+        position = index.ravel() * GAP + np.log(np.maximum(self.rows.kernels[family.sweep][fine], 1))
+        order = np.argsort(position)
+        return Lines(others, groups, position[order], np.log(self.rows.seconds[fine][order]))
 
 
 @lru_cache(maxsize=64)
@@ -116,9 +151,33 @@ def times(machine: str, family_name: str, kernels: Kernels, framework: str) -> T
         hit = (found.keys[at] == keys) & np.isnan(seconds) if len(found.keys) else np.zeros(count, bool)
         seconds[hit] = found.rows.seconds[found.order[at[hit]]]
         how[hit] = MEASURED
+    if family.smooth:
+        _between(found, codes, kernels, seconds, how)
     low[:], high[:] = seconds * np.exp(-found.spread), seconds * np.exp(found.spread)
     _model_others(found, codes, kernels, seconds, low, high, how)
     return Times(seconds, low, high, how)
+
+
+def _between(found: Lookup, codes: Sequence[int], kernels: Kernels, seconds: Array, how: Array) -> None:
+    """Fill in times that lie between two rows which differ in the swept size alone, on a line of the logarithms."""
+    import numpy as np
+
+    for code in codes:
+        line = found.lines
+        open_rows = np.flatnonzero(np.isnan(seconds))
+        if not len(open_rows) or len(line.position) < 2:
+            return
+        group = hashed([*(kernels[name][open_rows] for name in line.others), np.full(len(open_rows), code)])
+        at = np.minimum(np.searchsorted(line.groups, group), len(line.groups) - 1)
+        known = line.groups[at] == group
+        wanted = at * GAP + np.log(np.maximum(kernels[found.rows.family.sweep][open_rows], 1))
+        after = np.clip(np.searchsorted(line.position, wanted), 1, len(line.position) - 1)
+        low, high = line.position[after - 1], line.position[after]
+        inside = known & (low >= at * GAP) & (high < (at + 1) * GAP) & (high - low <= FARTHEST)
+        share = np.where(inside, (wanted - low) / np.maximum(high - low, 1e-9), 0.0)
+        value = line.log_seconds[after - 1] * (1 - share) + line.log_seconds[after] * share
+        seconds[open_rows[inside]] = np.exp(value[inside])
+        how[open_rows[inside]] = INTERPOLATED
 
 
 def _model_others(

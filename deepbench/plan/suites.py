@@ -186,6 +186,15 @@ def phases_of(name: str) -> tuple[str, ...]:
     return tuple(_model(path).phases) if path is not None and is_model else ()
 
 
+def model_of(name: str) -> models.ModelSuite:
+    """The model with this name, with or without parameters; `BadInput` if it is none."""
+    base = split_name(name)[0]
+    path = _path_of(base)
+    if path is None or not phases_of(base):
+        raise BadInput(f"{shorten(base)!r} is no model{_unknown(base) if path is None else ''}")
+    return _model(path)
+
+
 @dataclass(frozen=True)
 class Pass:
     """What one pass of a model processes."""
@@ -202,11 +211,7 @@ class Pass:
 
 def pass_of(name: str) -> Pass:
     """The pass of a model that a name with parameters stands for; `BadInput` if it is not that of a model."""
-    base, given = split_name(name)
-    path = _path_of(base)
-    if path is None or not phases_of(base):
-        raise BadInput(f"{shorten(base)!r} is no model")
-    model = _model(path)
+    model, (_, given) = model_of(name), split_name(name)
     phase, values = model.chosen({n: v for n, v in given.items() if n != FIT})
     return Pass(phase, values, model.units(phase, values), model.unit_of(phase), model.weights(phase, values))
 

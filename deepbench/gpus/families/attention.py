@@ -28,6 +28,7 @@ class Prompts(Family):
     texts = {"attn_dtype": None, "kv_cache_dtype": None, "kernel_source": ""}  # noqa: RUF012
     keys = ("batch", "heads", "kv_heads", "head_size", "queries", "keys", "window", "type", "cache")
     sweep = "queries"
+    smooth = True
     categories = ("type", "cache")
 
     def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
@@ -88,6 +89,7 @@ class Decoding(Prompts):
     title = "attention of decoding"
     stems = ("generation_attention",)
     sweep = "keys"
+    smooth = True
 
     def work(self, kernels: Kernels) -> Work:
         """The same with one query, which is multiplied in 16 bits."""

@@ -30,6 +30,7 @@ class Collectives(Family):
     texts = {"op_name": "all_reduce", "nccl_dtype": "", "allreduce_dtype": "", "kernel_source": "", "backend": ""}  # noqa: RUF012
     keys = ("op", "ranks", "bytes")
     sweep = "bytes"
+    smooth = True
     categories = ("op",)
 
     def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:

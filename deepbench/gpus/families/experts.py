@@ -43,6 +43,7 @@ class Experts(Family):
     texts = {"moe_dtype": None, "distribution": "balanced", "kernel_source": ""}  # noqa: RUF012
     keys = ("tokens", "hidden", "inner", "active", "experts", "tensor", "expert_parallel", "type", "routing")
     sweep = "tokens"
+    smooth = True
     groups = ("type",)
     categories = ("type", "routing")
 

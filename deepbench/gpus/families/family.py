@@ -48,6 +48,8 @@ class Family(ABC):
     """What identifies a kernel: sizes, and codes of types."""
     sweep: str
     """The size in which neighbours are compared: the others are equal."""
+    smooth: bool = False
+    """Whether a time between two of the table, which differ in the swept size alone, lies on the line between them."""
     groups: tuple[str, ...] = ()
     """Keys whose values have a model of their own."""
     categories: tuple[str, ...] = ()

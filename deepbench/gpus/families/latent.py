@@ -30,6 +30,7 @@ class LatentPrompts(Family):
     texts = {"mla_dtype": None, "kv_cache_dtype": None, "kernel_source": ""}  # noqa: RUF012
     keys = ("batch", "heads", "queries", "keys", "type", "cache")
     sweep = "queries"
+    smooth = True
     categories = ("type", "cache")
 
     def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
@@ -78,6 +79,7 @@ class LatentDecoding(LatentPrompts):
     title = "latent attention of decoding"
     stems = ("generation_mla",)
     sweep = "keys"
+    smooth = True
 
     def work(self, kernels: Kernels) -> Work:
         """The compressed keys are read once, and their first numbers are the values."""
@@ -101,6 +103,7 @@ class LatentProducts(Family):
     texts = {"bmm_dtype": None, "op_name": None, "kernel_source": ""}  # noqa: RUF012
     keys = ("tokens", "heads", "after", "type")
     sweep = "tokens"
+    smooth = True
     categories = ("after", "type")
 
     def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:

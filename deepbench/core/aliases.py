@@ -20,6 +20,7 @@ ALIASES = {
     "tf32": "tfloat32 tensorfloat32",
     "f8e4m3": "fp8 float8 f8 e4m3 fp8e4m3 float8e4m3 float8e4m3fn",
     "f8e5m2": "fp8 float8 f8 e5m2 fp8e5m2 float8e5m2",
+    "nvfp4": "fp4 float4 f4 e2m1 f4e2m1 float4e2m1 float4e2m1fn",
     "i8": "int8 s8",
     "i8u8": "uint8 u8 s8u8 u8s8",
     # operations
@@ -77,7 +78,7 @@ ALIASES = {
 
 # Types that no precision has. The words of ours that look like them are other types.
 UNKNOWN_TYPES = (
-    *("f64", "fp64", "float64", "double", "fp4", "f4", "nvfp4"),
+    *("f64", "fp64", "float64", "double", "mxfp4", "fp6"),
     *("i4", "int4", "i16", "int16", "i32", "int32", "i64", "int64"),
 )
 

@@ -28,6 +28,8 @@ Arrays: TypeAlias = "dict[str, Array]"
 
 # Precisions that libraries support only in matrix products.
 FLOATS_8 = ("f8e4m3", "f8e5m2")
+# 4-bit floats with scales, in layers only.
+FLOATS_4 = ("nvfp4",)
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,9 @@ class Op(ABC):
         return None
 
     def allows(self, direction: str, precision: Precision) -> bool:
-        """Whether this combination exists. By default, gradients need floats, and 8-bit floats are for products."""
-        return precision.name not in FLOATS_8 and (direction == self.directions[0] or bool(precision.roundoff))
+        """Whether this combination exists. By default, gradients need floats; short ones are for products."""
+        is_narrow = precision.name in (*FLOATS_8, *FLOATS_4)
+        return not is_narrow and (direction == self.directions[0] or bool(precision.roundoff))
 
     @abstractmethod
     def operand_bytes(self, case: Case) -> int:

@@ -58,6 +58,8 @@ class Precision:
 # doubles the error; f16 is treated alike. TF32 is stored as f32 and truncated to 11 significant bits to multiply.
 # For 8-bit floats, the matrix units of NVIDIA's Hopper accumulate in 14 bits (DeepSeek-V3 technical report, arXiv
 # 2412.19437, section 3.3.2), so 2^-13 by truncation. `f8e5m2` has e4m3 weights, the combination that libraries support.
+# `nvfp4` is NVIDIA's format of 4-bit floats with a scale for each 16 of them (`ops/linear.py`). How wide its sums are
+# is not documented, so it is treated as 8-bit floats.
 PRECISIONS = {
     p.name: p
     for p in (
@@ -68,6 +70,7 @@ PRECISIONS = {
         Precision("f16f16", "f16", "f16", "f16", "f16", 2.0**-11),
         Precision("f8e4m3", "f8e4m3", "f8e4m3", "f32", "f32", 2.0**-13),
         Precision("f8e5m2", "f8e4m3", "f8e5m2", "f32", "f32", 2.0**-13),
+        Precision("nvfp4", "f4e2m1", "f4e2m1", "f32", "f32", 2.0**-13),
         Precision("i8", "s8", "s8", "s32", "s32", 0.0),
         Precision("i8u8", "s8", "u8", "s32", "s32", 0.0),
     )
@@ -82,11 +85,11 @@ STORAGE_ROUNDOFF = {"f32": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "s8": 0.0, "u8
 # Names of the types in NumPy, to which ml_dtypes adds those that NumPy lacks.
 NUMPY_NAMES = {
     **{"f32": "float32", "bf16": "bfloat16", "f16": "float16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"},
-    **{"s8": "int8", "u8": "uint8", "s32": "int32"},
+    **{"s8": "int8", "u8": "uint8", "s32": "int32", "f4e2m1": "float4_e2m1fn"},
 }
 
 TF32_BITS = 19
-BITS = {"f32": 32, "bf16": 16, "f16": 16, "f8e4m3": 8, "f8e5m2": 8, "s8": 8, "u8": 8, "s32": 32}
+BITS = {"f32": 32, "bf16": 16, "f16": 16, "f8e4m3": 8, "f8e5m2": 8, "s8": 8, "u8": 8, "s32": 32, "f4e2m1": 4}
 
 
 def find_precision(name: str) -> Precision:

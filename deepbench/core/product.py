@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from deepbench.core.op import AnswerComparison, Op
+from deepbench.core.op import FLOATS_4, AnswerComparison, Op
 from deepbench.core.parts import TensorsOp, finite
 from deepbench.core.precision import BITS, SIXTEEN_BITS
 from deepbench.core.traffic import product_bytes
@@ -149,8 +149,8 @@ class ProductsOp(ProductOp, TensorsOp):
         """
 
     def allows(self, direction: str, precision: Precision) -> bool:
-        """All precisions."""
-        return True
+        """All precisions but 4-bit floats."""
+        return precision.name not in FLOATS_4
 
     def roundoff(self, case: Case) -> float:
         """Roundoff of a sum of k products, in units of |row of A| · |column of B|."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.case import RUN_SETTINGS, Case, check_settings
+from deepbench.core.op import FLOATS_4
 from deepbench.core.precision import BITS, SIXTEEN_BITS
 from deepbench.core.problem import BaseProblem, size
 from deepbench.core.product import AddingProductOp, Product, compare_products
@@ -57,8 +58,8 @@ class GemmOp(AddingProductOp):
     device_probes = (Gemm(8192, 8192, 8192, a_t=1),)
 
     def allows(self, direction: str, precision: Precision) -> bool:
-        """All precisions."""
-        return True
+        """All precisions but 4-bit floats."""
+        return precision.name not in FLOATS_4
 
     def operands(self, case: Case) -> Arrays:
         """Arrays `a`, `b` and `c`; their shapes are at the top of this file."""

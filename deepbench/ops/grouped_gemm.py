@@ -82,8 +82,9 @@ class GroupedGemmOp(ProductsOp):
     )
 
     def allows(self, direction: str, precision: Precision) -> bool:
-        """All precisions; gradients need floats of at least 16 bits."""
-        return direction == "forward" or (bool(precision.roundoff) and precision.name not in FLOATS_8)
+        """All precisions but 4-bit floats; gradients need floats of at least 16 bits."""
+        is_16_bits = bool(precision.roundoff) and precision.name not in FLOATS_8
+        return super().allows(direction, precision) and (direction == "forward" or is_16_bits)
 
     def tensors(self, case: Case) -> dict[str, Tensor]:
         """The arrays listed at the top of this file."""

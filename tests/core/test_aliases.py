@@ -23,6 +23,7 @@ KNOWN = [*PRECISIONS, *all_ops(), *all_backends(), *DIRECTIONS, *DEVICES]
         ("int8", ["i8"]),
         ("fp8 float8", ["f8e4m3", "f8e5m2"]),
         ("tfloat32", ["tf32"]),
+        ("fp4 float4_e2m1fn", ["nvfp4"]),
         ("float8_e4m3fn e4m3", ["f8e4m3"]),
         ("matmul mm sgemm", ["gemm"]),
         ("Dense fc", ["linear"]),
@@ -37,7 +38,7 @@ KNOWN = [*PRECISIONS, *all_ops(), *all_backends(), *DIRECTIONS, *DEVICES]
         ("mpi", ["intelmpi", "mpich", "openmpi"]),
         ("fwd", ["forward"]),
         ("gpu", ["cuda", "hip"]),
-        ("f64 double int32 fp4", []),
+        ("f64 double int32 mxfp4", []),
         ("f32 gemm onednn forward cuda", []),  # they are known
     ],
 )

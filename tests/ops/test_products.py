@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deepbench.core.case import parse_case
-from deepbench.core.op import find_op
+from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.tolerance import TOLERANCE_UNITS
 from deepbench.measuring.check import check
@@ -84,6 +84,44 @@ def test_eight_bit_floats_are_multiplied_with_the_scales_of_their_blocks(text, a
     for wrong in (a * 1.1, in_f32(arrays["a"])[0], np.roll(a, 1, axis=1)):
         assert not verdict(case, op, arrays, activate(activation, b @ wrong.T + bias)).passed
     assert not verdict(case, op, arrays, activate(activation, in_f32(arrays["b"])[0] @ a.T + bias)).passed
+
+
+def in_nvfp4(arrays, k):
+    """A and B in f32, from the 4-bit type of ml_dtypes."""
+    ml_dtypes = pytest.importorskip("ml_dtypes", "0.5")
+    found = []
+    for name in "ab":
+        halves = np.stack([arrays[name] & 15, arrays[name] >> 4], axis=-1).reshape(len(arrays[name]), -1)[:, :k]
+        values = halves.view(ml_dtypes.float4_e2m1fn).astype(np.float32)
+        scales = np.repeat(arrays[f"{name}_scales"].astype(np.float32), 16, axis=1)[:, :k]
+        found.append(values * scales * arrays[f"{name}_scale"])
+    return found
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize("text", BLOCKS)
+def test_four_bit_floats_are_multiplied_with_their_scales(text, activation):
+    case, op, arrays = make(text, "nvfp4", f"activation={activation}")
+    a, b = in_nvfp4(arrays, case.problem.k)
+    bias = arrays["bias"].astype(np.float32)
+    c = activate(activation, b @ a.T + bias)
+
+    assert a.all()
+    assert b.all()
+    assert verdict(case, op, arrays, c).passed
+    np.testing.assert_allclose(op.reference(case, arrays)["c"], c, rtol=1e-4, atol=1e-4)
+    for wrong in (a * 1.1, a / arrays["a_scale"], np.roll(a, 1, axis=1), np.abs(a)):
+        assert not verdict(case, op, arrays, activate(activation, b @ wrong.T + bias)).passed
+
+
+def test_bytes_of_four_bit_floats():
+    case, op, arrays = make("linear m=130 n=5 k=320", "nvfp4", "bias=no")
+
+    assert (130 + 5) * (160 + 20) + 2 * 4 + 2 * 5 * 130 == op.traffic_bytes(case) == op.operand_bytes(case)
+    assert op.operand_bytes(case) == sum(array.nbytes for array in arrays.values())
+    assert {"linear"} == {
+        o.name for o in all_ops().values() for d in o.directions if o.allows(d, find_precision("nvfp4"))
+    }
 
 
 def test_sums_of_eight_bit_floats_in_14_bits_pass_and_of_half_the_products_do_not():

@@ -28,9 +28,6 @@ ROUTINGS = ("balanced", "power_law_1.01", "power_law_1.2")
 # Sizes (hidden, inner) of models whose experts have no gate: two matrices per expert instead of three.
 WITHOUT_GATE = {(2688, 1856), (4096, 2688), (2048, 5120), (8192, 5120), (1024, 2688)}
 
-# Kernels whose time does not fall with more GPUs, or that serve few tokens only.
-LEFT_OUT = ("min_latency",)
-
 
 class Experts(Family):
     name = "experts"
@@ -54,13 +51,11 @@ class Experts(Family):
         raw = columns.integers
         kind = columns.words["moe_dtype"].mapped({name: i for i, name in enumerate(TYPES)})
         routing = columns.words["distribution"].mapped({name: i for i, name in enumerate(ROUTINGS)})
-        source = columns.words["kernel_source"]
-        out = source.mapped({name: 1 for name in source.values if any(word in name for word in LEFT_OUT)}, 0)
         # With grouped routing, half of the experts of this model got no token in these tables.
         ours = np.minimum(kind, routing)
         faulty = (routing == 0) & (raw["num_experts"] == 256) & (raw["hidden_size"] == 7168)
         return {
-            "tokens": np.where((ours < 0) | (out > 0) | faulty, -1, raw["num_tokens"]),
+            "tokens": np.where((ours < 0) | faulty, -1, raw["num_tokens"]),
             "hidden": raw["hidden_size"],
             "inner": raw["inter_size"],
             "active": raw["topk"],

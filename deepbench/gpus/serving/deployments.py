@@ -14,6 +14,7 @@ from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
 from deepbench.gpus.serving.steps import FORMATS, Format
+from deepbench.gpus.sheet import sheet
 
 NAME = "silicon_sample.csv"
 MOST_BYTES = 64 * 2**20
@@ -44,6 +45,9 @@ IN_BLOCKS = (
     *("deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V3"),
 )
 
+# Sources of rows whose requests have random lengths: InferenceX draws them between 80 % and 100 %.
+_VARIED = re.compile(r"db-dump/|source_file=20\d\d-|source_file=[a-z0-9.-]*gap-analysis")
+
 DIVISIONS = ("tensor", "data", "expert", "expert_tensor")
 
 
@@ -68,6 +72,8 @@ class Deployment:
     expert_tensor: int
     first_token_s: float
     token_s: float
+    is_varied: bool
+    """Whether the lengths of requests vary; otherwise all are equal, so that they begin and end together."""
     is_corrected: bool = False
     """Whether the table states other sizes of the groups than its devices allow."""
 
@@ -84,16 +90,17 @@ class Deployment:
     @property
     def format(self) -> Format:
         """The types, by the precision of the row and the published weights."""
-        return format_of(self.model, self.precision, self.framework)
+        return format_of(self.model, self.precision, self.framework, self.machine)
 
 
-def format_of(model: str, precision: str, framework: str) -> Format:
+def format_of(model: str, precision: str, framework: str, machine: str) -> Format:
     """In which types a server computes a model whose row states this precision."""
     name = {"fp4": "nvfp4", "int4": "int4", "bf16": "bf16", "fp8": "fp8"}.get(precision, precision)
     if name == "fp8" and model in IN_BLOCKS:
         name = "fp8_block"
     if model == "openai/gpt-oss-120b":
-        name = "mxfp4"
+        # TensorRT-LLM multiplies 8 bits where the GPU has units for weights of 4 bits.
+        name = "mxfp4_fp8" if framework == "trtllm" and "nvfp4" in sheet(machine).peak else "mxfp4"
     if name not in FORMATS:
         raise BadInput(
             f"a deployment has the precision {shorten(printable(precision))}; known are fp8, fp4, int4, bf16"
@@ -165,6 +172,7 @@ def _deployment(row: Mapping[str, str]) -> Deployment | None:
         expert_tensor=expert_tensor,
         first_token_s=(times[0] or 0.0) * 1e-3,
         token_s=(times[1] or 0.0) * 1e-3,
+        is_varied=bool(_VARIED.match(row.get("silicon_data_source") or "")),
         is_corrected=is_corrected,
     )
 

@@ -16,7 +16,7 @@ from deepbench.core.aliases import did_you_mean
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput, shorten
 from deepbench.gpus import times
-from deepbench.gpus.families import attention, collectives, experts, families, products
+from deepbench.gpus.families import attention, collectives, delta, experts, families, products
 from deepbench.gpus.sheet import sheet
 from deepbench.plan.models import Row
 from deepbench.plan.suites import model_of
@@ -49,6 +49,7 @@ FORMATS = {
     "fp8_block": Format("fp8_block", "fp8_block", "bfloat16"),
     "nvfp4": Format("nvfp4", "nvfp4", "bfloat16"),
     "mxfp4": Format("bfloat16", "w4a16_mxfp4", "bfloat16"),
+    "mxfp4_fp8": Format("bfloat16", "w4a8_mxfp4_mxfp8", "bfloat16"),
     "int4": Format("bfloat16", "int4_wo", "bfloat16"),
 }
 
@@ -60,6 +61,9 @@ OF_EXPERTS = ("permute_tokens", "grouped_gemm")
 
 # Which products of suites stay in 16 bits, by what stands behind their line.
 IN_16_BITS = ("router", "logits")
+
+# Lines of a gated delta net, and of experts that every token uses.
+DELTA, SHARED = "gated delta net", "shared experts"
 
 # How unequally tokens are routed: what tables have for a real router.
 ROUTING = "power_law_1.01"
@@ -98,10 +102,13 @@ def parts_of(suite: str, phase: str, parameters: tuple[tuple[str, int], ...], ki
 def _parts(rows: Sequence[Row], chosen: Mapping[str, int], kind: Format) -> list[Part]:
     found: list[Part] = []
     routed: dict[str, int] = {}
+    values = 0  # heads of values of a gated delta net
     for row in rows:
         v = {name: value for name, value in row.values.items() if isinstance(value, int)}
         if row.op == "top_k" and "router" in row.where:
             routed = {"tokens": v["rows"], "experts": v["columns"], "active": v["k"]}
+        if row.op == "gemm" and "decay" in row.where:
+            values = v["m"] // 2
         if row.op in ("gemm", "linear"):
             name = "bfloat16" if any(word in row.where for word in IN_16_BITS) else kind.layers
             kernel = {"m": v["n"], "n": v["m"], "k": v["k"], "type": products.TYPES.index(name)}
@@ -115,6 +122,11 @@ def _parts(rows: Sequence[Row], chosen: Mapping[str, int], kind: Format) -> list
             found.append(Part("experts", _experts(v, routed, chosen, kind), row.count, "experts"))
         elif row.op in OF_EXPERTS or (row.op == "elementwise" and row.where == "experts"):
             continue  # the table of experts includes them
+        elif row.op == "conv" and DELTA in row.where:
+            sizes = {"batch": v["n"], "length": v["w"] - 3, "value_heads": values, "decoding": int(v["w"] == 4)}
+            sizes["key_heads"] = (v["c"] // delta.SIZE - values) // 2
+            for part in (delta.CONVOLUTION, delta.RECURRENCE):
+                found.append(Part("delta", {**sizes, "part": part}, row.count, row.where))
         elif row.op in collectives.OPS:
             elements = v["n"]
             kernel = {"op": collectives.OPS.index(row.op), "ranks": v["ranks"], "bytes": 2 * elements}
@@ -169,6 +181,44 @@ def _bytes_of(row: Row) -> float:
         return 0.0
 
 
+# ---- memory
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a model takes of the memory of one GPU."""
+
+    weights: float
+    """Bytes of weights."""
+    cached: float
+    """Bytes of keys and values of one token of one sequence."""
+
+
+@lru_cache(maxsize=4096)
+def held(suite: str, division: tuple[tuple[str, int], ...], kind: Format) -> Held:
+    """The memory of a GPU that serves its part of a model."""
+    weights = cached = 0.0
+    for part in parts_of(suite, "decode", (*division, ("batch", 1), ("context", 2048)), kind):
+        k = part.kernel
+        if part.family == "linear":
+            weights += part.count * products.WEIGHT_BYTES[k["type"]] * k["n"] * k["k"]
+        elif part.family == "experts":
+            local = k["experts"] / k["expert_parallel"]
+            size = 3 * k["hidden"] * k["inner"] / k["tensor"] * experts.WEIGHT_BYTES[k["type"]]
+            weights += part.count * local * size
+        elif part.family == "latent_products":
+            weights += part.count * 2.0 * k["heads"] * 128 * 512
+        elif part.family == "attention_decode" and not k["window"]:
+            cached += part.count * 2 * attention.BYTES[k["cache"]] * k["kv_heads"] * k["head_size"]
+        elif part.family == "latent_attention_decode":
+            cached += part.count * attention.BYTES[k["cache"]] * 576
+    model = model_of(suite)
+    size, hidden = model.sizes.get("vocabulary", 0), model.sizes.get("hidden", 0)
+    if isinstance(size, int) and isinstance(hidden, int):
+        weights += 2.0 * size * hidden / dict(division).get("tensor", 1)
+    return Held(weights, cached)
+
+
 # ---- times
 
 
@@ -179,8 +229,8 @@ class StepTime:
     seconds: Mapping[str, float]
     low_s: float
     high_s: float
-    calls: int
-    """How many kernels and operators the step has."""
+    calls: Mapping[str, int]
+    """How many kernels the step has, by kind."""
     shares: Mapping[str, float] = field(default_factory=dict)
     """Of the time by how it is known: measured, interpolated, modelled."""
 
@@ -190,7 +240,7 @@ class StepTime:
         return sum(self.seconds.values())
 
 
-# An operator that no table has: as sheets and servers have it, a start of the kernel and its bytes at a share of the rate.
+# An operator that no table has: the start of a kernel, and its bytes at a share of the rate of the data sheet.
 OTHER_S, OTHER_RATE = 2e-6, 0.7
 
 
@@ -237,17 +287,25 @@ def _step_time(
     by_kind: dict[str, float] = {}
     by_how: dict[str, float] = {}
     lows = highs = 0.0
-    calls = 0
+    calls: dict[str, int] = {}
+    shared = 0.0
     for j, (i, part) in enumerate(flat):
         if i != step:
             continue
         total = part.count * float(seconds[j])
+        if SHARED in part.label:
+            shared += total
         by_kind[part.family] = by_kind.get(part.family, 0.0) + total
         name = times.HOW[int(how[j])]
         by_how[name] = by_how.get(name, 0.0) + total
         lows += part.count * float(low[j])
         highs += part.count * float(high[j])
-        calls += part.count
+        calls[part.family] = calls.get(part.family, 0) + part.count
+    # Servers compute the shared experts beside the others, so only the longer of both counts.
+    hidden = min(shared, by_kind.get("experts", 0.0))
+    if hidden > 0:
+        by_kind["experts"] -= hidden
+        lows, highs = lows - hidden, highs - hidden
     whole = sum(by_kind.values()) or 1.0
     return StepTime(by_kind, lows, highs, calls, {name: value / whole for name, value in by_how.items()})
 

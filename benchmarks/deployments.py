@@ -9,9 +9,9 @@ no error below is that of a row, or of a twin of it, which the constants have se
     python benchmarks/deployments.py --peer predictions.jsonl
     python benchmarks/deployments.py --peer predictions.jsonl --write
 
-`--peer` names the output of benchmarks/aiconfigurator_rows.py, which runs in an environment of its own. `--write` writes
-docs/deployments.md, and the constants that `deepbench predict --on` uses. The first run takes some minutes, because the
-models of the kernels are fitted; later ones take half a minute.
+`--peer` names the output of benchmarks/aiconfigurator_rows.py, which runs in an environment of its own. `--write`
+writes docs/deployments.md, and the constants that `deepbench predict --on` uses. The first run takes some minutes,
+because the models of the kernels are fitted; later ones take half a minute.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from deepbench.core.errors import BadInput
 from deepbench.gpus.serving import server
 from deepbench.gpus.serving.deployments import Deployment, deployments
-from deepbench.gpus.serving.server import Setup, Steps
+from deepbench.gpus.serving.server import ServerSetup, Steps
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "deployments.md"
@@ -38,10 +38,10 @@ DENSE = ("llm/llama31_70b", "mlperf/llama31_8b", "llm/qwen3_32b")
 def planned() -> tuple[list[Deployment], list[Steps], Counter[str]]:
     """The rows with the times of their steps, and why others are left out."""
     rows: list[Deployment] = []
-    setups: list[Setup] = []
+    setups: list[ServerSetup] = []
     out: Counter[str] = Counter()
     for row in deployments():
-        setup = Setup.of(row)
+        setup = ServerSetup.of(row)
         try:
             if setup.room_bytes <= 0:
                 out["weights that do not fit into the memory of the stated GPUs"] += 1
@@ -125,7 +125,7 @@ def page(
     rows: list[Deployment],
     token: np.ndarray,
     first: np.ndarray,
-    found: server.HeldOut,
+    found: server.HeldOutServers,
     peer: np.ndarray,
     out: Counter[str],
 ) -> list[str]:
@@ -139,12 +139,12 @@ def page(
         "`python benchmarks/deployments.py --peer predictions.jsonl --write` writes this page.",
         "[serving.md](serving.md) explains the model.",
         "",
-        f"The package aiconfigurator-core {version()} lists measured servers. {len(rows)} of its rows serve prompts and",
-        "decoding on the same GPUs, and are of models that we have. Errors are median / mean of |predicted / measured - 1|",
-        "in percent. They are of held-out groups: all rows of a model on a GPU are left out, whatever their framework,",
-        "the constants are fitted to the others, and these rows are predicted.",
+        f"The package aiconfigurator-core {version()} lists measured servers. {len(rows)} of its rows serve",
+        "prompts and decoding on the same GPUs, and are of models that we have. Errors are median / mean of",
+        "|predicted / measured - 1| in percent. They are of held-out groups: all rows of a model on a GPU are",
+        "left out, whatever their framework, the constants are fitted to the others, and these rows are predicted.",
         "",
-        f"- Of {corrected} rows, the table states the square of the number of GPUs; they count as one node of 4 or 8 GPUs.",
+        f"- Of {corrected} rows, the table states the square of the number of GPUs. They count as one node of 4 or 8.",
         *(f"- Left out: {count} rows: {why}." for why, count in out.most_common()),
         "- Several files of the package repeat a measurement. All repetitions are in one group.",
         "",
@@ -174,8 +174,8 @@ def page(
         "## All rows",
         "",
         f"Per token {error_text(found.token_s, token)}, first token {error_text(found.first_s, first)}.",
-        f"{100 * inside[0]:.1f} % of the times per token and {100 * inside[1]:.1f} % of the times to the first token lie in",
-        "their 95 % interval, which comes from the errors of the other groups, each group counting alike.",
+        f"{100 * inside[0]:.1f} % of the times per token, and {100 * inside[1]:.1f} % of those to the first token,",
+        "lie in their 95 % interval, which comes from the errors of the other groups.",
         "",
         "| model | GPU | framework | precision | rows | per token | bias | first token | bias |",
         "|---|---|---|---|---:|---:|---:|---:|---:|",

@@ -24,7 +24,7 @@ LAYERS = (
 )
 
 # The wings: each may import the main house, itself, and the wings that are named.
-WINGS = {"networks": set(), "applications": {"networks"}, "fleets": set()}
+WINGS = {"networks": set(), "applications": {"networks"}, "fleets": set(), "gpus": {"networks"}}
 
 # Numbers do not know how they were measured.
 NEVER = {"judge": {"measuring"}, "reporting": {"measuring"}}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deepbench.api.results import FileResults, Gated, Results, load, load_kernels, results_of
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
+from deepbench.core.kinds import wing
 
 if TYPE_CHECKING:
     from deepbench.judge.ranking import Machine, Ranking
@@ -129,6 +130,22 @@ def rank(
         return Ranked(found, rankings, files, True)
     titles = ranking.titles_named({r.title: r.application for r in rankings}, application)
     return Ranked(found, [r for r in rankings if r.title in titles], files, False)
+
+
+def is_model(name: Any) -> bool:
+    """Whether this is the name of a model, whose step GPUs can be ranked by."""
+    from deepbench.plan.suites import is_suite, phases_of
+
+    return isinstance(name, str) and not is_file(name) and is_suite(name) and bool(phases_of(name))
+
+
+def rank_gpus(model: str, *machines: str, **words: Any) -> Report:
+    """Rank GPUs by one step of a model, from published kernel times: see `deepbench.gpus.api.rank`."""
+    if not machines:
+        gpus = wing("gpus").machines()
+        raise BadInput(f"name GPUs to rank by {shorten(model)}, such as {' '.join(gpus[:3]) or 'h100_sxm h200_sxm'}")
+    found: Report = wing("gpus").rank(model, machines, **words)
+    return found
 
 
 class Ranked:

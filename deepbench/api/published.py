@@ -9,15 +9,28 @@ from deepbench.api.results import Results
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
+from deepbench.core.kinds import wing
 from deepbench.reporting.output import Report
 from deepbench.reporting.table import Table
 
 
 def published_machines() -> Table:
-    """One row per machine, the newest first: year, suites, software, and how many times it has."""
+    """One row per machine: GPUs of published tables, then those of the original, with what each has."""
     from deepbench.reporting import published as tables
 
-    return tables.machines()
+    gpus = wing("gpus")
+    return tables.machines(gpus.machine_rows(), gpus.REMEDY)
+
+
+def published_kernels(machine: str, **words: Any) -> Report:
+    """Published kernels of a GPU: see `deepbench.gpus.api.show`."""
+    found: Report = wing("gpus").show(machine, **words)
+    return found
+
+
+def has_tables(machine: str) -> bool:
+    """Whether it is a GPU of published tables, and not a machine of the original."""
+    return bool(wing("gpus").is_machine(machine))
 
 
 def published(machine: str, *, op: str | None = None, precision: str | None = None) -> Results:
@@ -56,6 +69,9 @@ def against_published(results: Results, machine: str | None) -> Report:
     from deepbench.reporting import published as tables
     from deepbench.results import published as data
 
+    if machine is not None and has_tables(machine):
+        near: Report = wing("gpus").against(results, machine)
+        return near
     file = printable(results.path.name)
     if machine is None:
         table = tables.among_all(results.summaries)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from deepbench.api.text import BadInput
 from deepbench.cli.console import print_text, warn_of_gaps
-from deepbench.cli.options import comma_list, form_options, price_option, prices_of, skip_damaged_option
+from deepbench.cli.options import comma_list, form_options, pairs, price_option, prices_of, skip_damaged_option, whole
 from deepbench.cli.root import HELP, cli
 
 
@@ -21,6 +22,10 @@ from deepbench.cli.root import HELP, cli
     callback=comma_list,
     help="Only these precisions, such as bf16; 8, 16 or 32 bits; or all (default: all that meet DeepBench's minimum).",
 )
+@click.option("--phase", metavar="P", help="Of a model: decode or prefill.")
+@click.option("--set", "settings", multiple=True, metavar="N=V", help="Of a model: batch=32, context=4096, tensor=2, …")
+@click.option("--framework", metavar="F", help="Of a model: only times of vllm, sglang or trtllm (default: all).")
+@click.option("--devices", metavar="N", help="Of a model: on N GPUs (default: the fewest that hold it).")
 @skip_damaged_option
 @form_options
 def rank(
@@ -28,6 +33,10 @@ def rank(
     application: str | None,
     prices: tuple[str, ...],
     precisions: tuple[str, ...],
+    phase: str | None,
+    settings: tuple[str, ...],
+    framework: str | None,
+    devices: str | None,
     skip_damaged: bool,
     form: str | None,
 ) -> None:
@@ -36,13 +45,39 @@ def rank(
     A machine is a result file, or one whose results the original DeepBench published: see deepbench published list.
     Without an application: a table of all applications and machines.
 
+    With a language model first, GPUs are ranked by the time of its step, from published kernel times.
+
     \b
     Examples:
       deepbench rank old.jsonl new.jsonl V100
       deepbench rank a.jsonl b.jsonl --application "Speech Recognition"
       deepbench rank a.jsonl b.jsonl --price a=2.5/h --price b=1.9/h
       deepbench rank a.jsonl b.jsonl --precision 16
+      deepbench rank llm/llama31_70b h100_sxm h200_sxm l40s --set batch=32 --set context=4096 --precision fp8
     """
+    from deepbench.api.comparing import is_model, rank_gpus
+
+    if is_model(names[0]):
+        if application or skip_damaged or len(precisions) > 1:
+            raise BadInput("--application, --skip-damaged and several precisions are for files, not for a model")
+        print_text(
+            rank_gpus(
+                *names,
+                phase=phase,
+                settings=pairs("--set", settings),
+                precision=precisions[0] if precisions else "bf16",
+                framework=framework,
+                prices=prices_of(prices, names[-1]),
+                devices=whole("--devices", devices, 1024),
+            ),
+            form,
+        )
+        return
+    if phase or settings or framework or devices:
+        raise BadInput(
+            "--phase, --set, --framework and --devices are for a model, which comes first: deepbench rank "
+            "llm/llama31_70b h100_sxm h200_sxm"
+        )
     from deepbench.api.comparing import rank as rank_machines
 
     found = rank_machines(

@@ -27,7 +27,7 @@ from deepbench.core.files import read_regular, replacing
 from deepbench.gpus import package
 from deepbench.gpus.families.family import PRECISIONS, Family, Kernels
 from deepbench.gpus.sheet import Sheet
-from deepbench.gpus.table import FINE, Table, hashed, table
+from deepbench.gpus.table import FINE, KernelTable, hashed, table
 from deepbench.machine import remembered
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ UNKNOWN_ERROR = 0.7
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class ModelErrors:
     """Errors of kernels that took no part in the fit, as natural logarithms of predicted over measured."""
 
     count: int
@@ -82,9 +82,9 @@ class Fitted:
     floor_s: float
     text: str
     """The trees, as LightGBM writes them."""
-    errors: tuple[HeldOut | None, ...]
+    errors: tuple[ModelErrors | None, ...]
     """By band of time."""
-    total: HeldOut | None
+    total: ModelErrors | None
     ranges: dict[str, tuple[int, int]]
     """The smallest and the largest value of each key."""
 
@@ -162,7 +162,7 @@ def fold_of(family: Family, kernels: Kernels) -> Array:
     return (hashed(sizes) % np.uint64(FOLDS)).astype(np.int64)
 
 
-def fit(rows: Table, group: tuple[int, ...]) -> Fitted | None:
+def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
     """The model of a group of kernels; None where there are too few rows."""
     import numpy as np
 
@@ -211,14 +211,14 @@ def fit(rows: Table, group: tuple[int, ...]) -> Fitted | None:
     return Fitted(rows.machine, family.name, group, sources, floor_s, text, tuple(bands), total, ranges)
 
 
-def _held_out(ratios: Array) -> HeldOut | None:
+def _held_out(ratios: Array) -> ModelErrors | None:
     import numpy as np
 
     if len(ratios) < 40:
         return None
     sizes = np.abs(np.exp(ratios) - 1)
     low, high = np.quantile(ratios, [0.025, 0.975])
-    return HeldOut(len(ratios), float(np.median(sizes)), float(sizes.mean()), float(low), float(high))
+    return ModelErrors(len(ratios), float(np.median(sizes)), float(sizes.mean()), float(low), float(high))
 
 
 def _library() -> Any:
@@ -270,7 +270,7 @@ def _digest(machine: str, family: str) -> str:
 
 
 def _from_plain(kept: dict[str, Any]) -> Fitted:
-    errors = [HeldOut(**e) if e is not None else None for e in [*kept["errors"], kept["total"]]]
+    errors = [ModelErrors(**e) if e is not None else None for e in [*kept["errors"], kept["total"]]]
     ranges = {str(name): (int(low), int(high)) for name, (low, high) in kept["ranges"].items()}
     return Fitted(
         str(kept["machine"]),
@@ -285,7 +285,7 @@ def _from_plain(kept: dict[str, Any]) -> Fitted:
     )
 
 
-def groups(rows: Table) -> Sequence[tuple[int, ...]]:
+def groups(rows: KernelTable) -> Sequence[tuple[int, ...]]:
     """The groups of kernels of a table, the largest first."""
     import numpy as np
 

@@ -94,7 +94,8 @@ def machines() -> tuple[str, ...]:
     if found is None or not (found / "data").is_dir():
         return ()
     names = (path.name for path in (found / "data").iterdir() if _NAME.fullmatch(path.name) and path.is_dir())
-    return tuple(sorted(name for name in names if (found / f"{name}.yaml").is_file()))
+    with_sheet = (name for name in names if (found / f"{name}.yaml").is_file())
+    return tuple(sorted(name for name in with_sheet if any((found / "data" / name).glob(f"*/*/*/*{SUFFIX}"))))
 
 
 def is_machine(text: str) -> bool:
@@ -161,7 +162,7 @@ def _opened(path: Path) -> Any:
     return found
 
 
-def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str, str | None]) -> Columns:
+def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str, str | None]) -> RawColumns:
     """Some columns of a table: whole numbers, texts, and `latency` in milliseconds as `seconds`.
 
     Args:
@@ -211,7 +212,7 @@ def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str
         seconds = table.column(LATENCY).fill_null(float("nan")).to_numpy().astype(float) * 1e-3
     except (ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise BadInput(f"{named} cannot be read: {shorten(printable(str(error)))}") from None
-    return Columns(whole, words, seconds)
+    return RawColumns(whole, words, seconds)
 
 
 LATENCY = "latency"
@@ -241,8 +242,8 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Columns of a table, as they are in the file."""
+class RawColumns:
+    """RawColumns of a table, as they are in the file."""
 
     integers: dict[str, Array]
     words: dict[str, Words]

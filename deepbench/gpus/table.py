@@ -47,7 +47,7 @@ MOST_SIZE = 2**40
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """A framework and its version, whose times a table has."""
 
     framework: str
@@ -60,12 +60,12 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Table:
+class KernelTable:
     """Kernels of a family on a GPU, one per row."""
 
     machine: str
     family: Family
-    sources: Sequence[Source]
+    sources: Sequence[TableSource]
     kernels: dict[str, Array]
     source: Array
     """Which of the sources each row is from."""
@@ -81,10 +81,10 @@ class Table:
         """Of the GPU."""
         return sheet(self.machine)
 
-    def only(self, chosen: Array) -> Table:
+    def only(self, chosen: Array) -> KernelTable:
         """Some of the rows."""
         kernels = {name: values[chosen] for name, values in self.kernels.items()}
-        return Table(
+        return KernelTable(
             self.machine, self.family, self.sources, kernels, self.source[chosen], self.seconds[chosen], self.unmapped
         )
 
@@ -161,7 +161,7 @@ def hashed(columns: Sequence[Array]) -> Array:
 
 
 @lru_cache(maxsize=64)
-def table(machine: str, family_name: str, every_version: bool = False) -> Table:
+def table(machine: str, family_name: str, every_version: bool = False) -> KernelTable:
     """The rows of a family on a GPU, of one version of each framework or of every one.
 
     The version of a framework is that with the most rows, and the newest among equal ones. Where a file has a kernel
@@ -173,7 +173,7 @@ def table(machine: str, family_name: str, every_version: bool = False) -> Table:
     files = [file for file in package.tables(machine) if file.stem in family.stems]
     if not every_version:
         files = _main_versions(files)
-    sources: list[Source] = []
+    sources: list[TableSource] = []
     parts: list[tuple[dict[str, Array], Array, Array]] = []
     unmapped = 0
     for file in files:
@@ -189,11 +189,11 @@ def table(machine: str, family_name: str, every_version: bool = False) -> Table:
             if name not in (*family.categories, "window", "after"):
                 kept &= kernels[name] > 0
         unmapped += int((~kept).sum())
-        source = Source(file.framework, file.version)
-        if source not in sources:
-            sources.append(source)
+        own = TableSource(file.framework, file.version)
+        if own not in sources:
+            sources.append(own)
         rows = {name: kernels[name][kept] for name in family.keys}
-        parts.append((rows, np.full(int(kept.sum()), sources.index(source)), seconds[kept]))
+        parts.append((rows, np.full(int(kept.sum()), sources.index(own)), seconds[kept]))
     if not parts:
         raise BadInput(f"{machine} has no table of {family.title} ({family.name})")
     joined = {name: np.concatenate([rows[name] for rows, _, _ in parts]) for name in family.keys}
@@ -203,7 +203,7 @@ def table(machine: str, family_name: str, every_version: bool = False) -> Table:
     keys = hashed([*(joined[name] for name in family.keys), source])[order]
     _, first = np.unique(keys, return_index=True)
     chosen = np.sort(order[first])
-    return Table(machine, family, tuple(sources), joined, source, seconds, unmapped).only(chosen)
+    return KernelTable(machine, family, tuple(sources), joined, source, seconds, unmapped).only(chosen)
 
 
 def _main_versions(files: Sequence[TableFile]) -> list[TableFile]:

@@ -1,4 +1,4 @@
-"""Times of kernels on a GPU: from a row of a table where there is one, else from the fitted model."""
+"""KernelTimes of kernels on a GPU: from a row of a table where there is one, else from the fitted model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from deepbench.gpus import fit
 from deepbench.gpus.families import families
 from deepbench.gpus.families.family import Kernels
-from deepbench.gpus.table import FINE, Table, hashed, table
+from deepbench.gpus.table import FINE, KernelTable, hashed, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +27,8 @@ USUAL_SPREAD = 0.1
 
 
 @dataclass(frozen=True)
-class Times:
-    """Times of kernels with one framework."""
+class KernelTimes:
+    """KernelTimes of kernels with one framework."""
 
     seconds: Array
     low_s: Array
@@ -62,7 +62,7 @@ class Lines:
 class Lookup:
     """A table that finds kernels by their keys."""
 
-    rows: Table
+    rows: KernelTable
     keys: Array
     """Of the rows that are not marked, sorted."""
     order: Array
@@ -99,7 +99,7 @@ def lookup(machine: str, family: str) -> Lookup:
     return Lookup(rows, keys[order], fine[order], _spread(rows, fine), frozenset(_served(rows)))
 
 
-def _served(rows: Table) -> list[tuple[int, tuple[int, ...]]]:
+def _served(rows: KernelTable) -> list[tuple[int, tuple[int, ...]]]:
     found = []
     groups = fit.group_of(rows.family, rows.kernels)
     for group in fit.groups(rows):
@@ -111,7 +111,7 @@ def _served(rows: Table) -> list[tuple[int, tuple[int, ...]]]:
     return found
 
 
-def _spread(rows: Table, fine: Array) -> float:
+def _spread(rows: KernelTable, fine: Array) -> float:
     """Of kernels that two sources have: 1.96 standard deviations of one source, from quantiles of the ratio."""
     import numpy as np
 
@@ -131,8 +131,8 @@ def frameworks(machine: str, family: str) -> list[str]:
     return list(dict.fromkeys(source.framework for source in table(machine, family).sources))
 
 
-def times(machine: str, family_name: str, kernels: Kernels, framework: str) -> Times | None:
-    """Times of kernels with a framework; None where it has no table of this family on this GPU.
+def times(machine: str, family_name: str, kernels: Kernels, framework: str) -> KernelTimes | None:
+    """KernelTimes of kernels with a framework; None where it has no table of this family on this GPU.
 
     Every key of the family must be given. A kernel of a kind that the framework has no trusted rows of has NaN.
     """
@@ -155,7 +155,7 @@ def times(machine: str, family_name: str, kernels: Kernels, framework: str) -> T
         _between(found, codes, kernels, seconds, how)
     low[:], high[:] = seconds * np.exp(-found.spread), seconds * np.exp(found.spread)
     _model_others(found, codes, kernels, seconds, low, high, how)
-    return Times(seconds, low, high, how)
+    return KernelTimes(seconds, low, high, how)
 
 
 def _between(found: Lookup, codes: Sequence[int], kernels: Kernels, seconds: Array, how: Array) -> None:

@@ -12,6 +12,7 @@ from deepbench.api.comparing import Source, opened
 from deepbench.api.measuring import temporary_path
 from deepbench.api.results import Results
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.kinds import wing
 from deepbench.reporting.output import Report, json_text
 from deepbench.reporting.progress import shown
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from deepbench.networks.reporting.predictions import Predicted as Predicted
     from deepbench.networks.reporting.what_if import Answer
     from deepbench.networks.traces.trace import Trace
+    from deepbench.networks.what_if.hardware import Hardware
     from deepbench.reporting.table import Table
     from deepbench.results.file import ResultFile
 
@@ -93,6 +95,12 @@ def trace_report(found: Trace, full: bool = False) -> Report:
     return Report(
         traces.table(found, None if full else traces.MOST_ROWS).print, {**forms, "json": lambda: json_text(values)}
     )
+
+
+def predict_server(model: str, on: Sequence[str], **words: Any) -> Report:
+    """A server of a language model on GPUs with published kernel times: see `deepbench.gpus.api.predict`."""
+    found: Report = wing("gpus").predict(model, on, **words)
+    return found
 
 
 class StepOptions(TypedDict, total=False):
@@ -328,22 +336,30 @@ def what_if(
         application: only applications whose name contains this.
         precision: only kernels in this precision.
         threads: only times with so many threads; None: those that most times have.
-        hardware: a file that replaces the limits in the results.
+        hardware: a file that replaces the limits in the results, or a GPU with a data sheet, such as `h100_sxm`.
 
     Without changes, `sensitivities` of the answer says how much each knob matters. Raises `BadInput` for an unknown
     knob, and where the results lack what the answer needs.
     """
     from deepbench.networks.reporting import what_if as tables
-    from deepbench.networks.what_if.hardware import Hardware
 
     if network is not None and (application or precision):
         raise BadInput(f"{network} is one network; leave out application and precision")
     loaded = _kernels(results)
-    own = None if hardware is None else Hardware.load(str(hardware))
+    own = None if hardware is None else _hardware(hardware)
     given = loaded.summaries, loaded.limits, Path(loaded.path).name, list(changes)
     if network is None:
         return tables.answer(*given, name=application, precision=precision, threads=threads, hardware=own)
     return tables.answer_of_step(_step(network), loaded.file, *given, library=library, threads=threads, hardware=own)
+
+
+def _hardware(source: str | Path) -> Hardware:
+    """Of a file, or the data sheet of a GPU with published kernel times."""
+    from deepbench.networks.what_if.hardware import Hardware
+
+    gpus = wing("gpus")
+    found: Hardware = gpus.hardware(source) if gpus.is_machine(source) else Hardware.load(str(source))
+    return found
 
 
 def _step(network: Trace | str | Path) -> Trace:
@@ -364,12 +380,11 @@ def what_if_report(answer: Answer, full: bool = False) -> Report:
 
 
 def on_other_hardware(answer: Answer, hardware: str | Path) -> Report:
-    """The times of the applications of an answer on the hardware of this file, by the model alone."""
+    """The times of the applications of an answer on other hardware: of a file, or of a GPU with a data sheet."""
     from deepbench.networks.reporting import what_if as tables
-    from deepbench.networks.what_if.hardware import Hardware
     from deepbench.reporting.table import Table
 
-    parts = tables.elsewhere_parts(answer, Hardware.load(str(hardware)))
+    parts = tables.elsewhere_parts(answer, _hardware(hardware))
     table = [part for part in parts if isinstance(part, Table)][-1]
     found = Report.of_parts(parts, list)
     return replace(found, forms={**found.forms, "json": table.json})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,9 +30,9 @@ SHEET_RATE = "{} in the sheet"
 """The heading of the rate that a sheet states, where it does not follow from the time."""
 
 
-def machines() -> Table:
-    """One row per machine."""
-    rows: list[dict[str, Cell]] = []
+def machines(gpus: Sequence[Mapping[str, Cell]] = (), remedy: str = "") -> Table:
+    """One row per machine; `gpus` are the rows of those with tables, and the remedy says how to get them."""
+    rows: list[Mapping[str, Cell]] = []
     for name in published.machines():
         books, records = published.workbooks(name), [s.record for s in published.summaries(name)]
         rows.append(
@@ -44,19 +44,25 @@ def machines() -> Table:
                 "precisions": ", ".join(sorted({r["precision"] for r in records})),
                 "ops": ", ".join(dict.fromkeys(r["op"] for r in records)),
                 "software": "; ".join(dict.fromkeys(book["software"] for book in books)),
+                "source": "Baidu's DeepBench",
             }
         )
+    tables = sum(int(str(row["results"])) for row in gpus)
     notes = [
         f"{sum(int(str(row['results'])) for row in rows)} numbers from "
         f"{sum(len(published.workbooks(name)) for name in published.machines())} workbooks that Baidu's DeepBench "
         "published from 2016 to 2019.",
+        f"{tables} kernel times of GPUs from NVIDIA's package aiconfigurator-core: docs/gpu-tables.md."
+        if gpus
+        else f"Twelve million kernel times of ten newer GPUs: {remedy}.",
         "To list one machine: deepbench published show V100. To compare a file with it: deepbench compare FILE V100.",
     ]
     columns = [
         *(Column("machine"), number("year"), Column("suites", narrow=1), number("results")),
-        *(Column("precisions", narrow=2), Column("ops", title="operations", narrow=3), Column("software", narrow=4)),
+        *(Column("precisions", narrow=2), Column("ops", title="operations", narrow=3), Column("software", narrow=5)),
+        Column("source", narrow=4),
     ]
-    return Table(columns, rows, notes)
+    return Table(columns, [*gpus, *rows], notes)
 
 
 def matched(matches: Sequence[Match]) -> Table:

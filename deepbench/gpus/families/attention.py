@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, Work
-from deepbench.gpus.package import Columns
+from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, KernelWork
+from deepbench.gpus.package import RawColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,9 @@ BYTES = (2.0, 1.0)
 SIZES = {"batch_size": None, "isl": None, "num_heads": None, "num_key_value_heads": None, "head_dim": None}
 
 
-class Prompts(Family):
+class ContextAttention(Family):
+    """Tables of causal attention of prompts."""
+
     name = "attention"
     title = "attention of prompts"
     stems = ("context_attention",)
@@ -31,7 +33,7 @@ class Prompts(Family):
     smooth = True
     categories = ("type", "cache")
 
-    def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """`step` keys were computed before; a window that holds all keys is none."""
         import numpy as np
 
@@ -52,7 +54,7 @@ class Prompts(Family):
             "cache": types[1],
         }
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """Four operations per visible pair and number of a head; queries, results and visible keys and values once."""
         import numpy as np
 
@@ -66,7 +68,7 @@ class Prompts(Family):
         size = 4 * b * h * d * queries + 2 * cached * b * kv * d * np.minimum(keys, window + queries)
         is_8 = np.maximum(kernels["type"], kernels["cache"])
         precision = np.where(is_8 > 0, PRECISIONS.index("f8e4m3"), PRECISIONS.index("bf16"))
-        return Work(4 * b * h * d * np.maximum(pairs, 1), size, precision)
+        return KernelWork(4 * b * h * d * np.maximum(pairs, 1), size, precision)
 
     def case(self, kernel: Mapping[str, int]) -> str | None:
         """With the type of the cache as a setting; tables whose queries have 8 bits are like no case of ours."""
@@ -84,19 +86,49 @@ class Prompts(Family):
         return own if own == cache else f"{own}, cache {cache}"
 
 
-class Decoding(Prompts):
+class DecodeAttention(ContextAttention):
+    """Tables of attention with one query."""
+
     name = "attention_decode"
     title = "attention of decoding"
     stems = ("generation_attention",)
     sweep = "keys"
     smooth = True
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """The same with one query, which is multiplied in 16 bits."""
         import numpy as np
 
         found = super().work(kernels)
-        return Work(found.flop, found.bytes, np.zeros_like(found.precision))
+        return KernelWork(found.flop, found.bytes, np.zeros_like(found.precision))
 
 
-FAMILIES = (Prompts(), Decoding())
+class EncoderAttention(ContextAttention):
+    """Tables of attention without a mask."""
+
+    name = "attention_encoder"
+    title = "attention of encoders"
+    stems = ("encoder_attention",)
+    integers = {"batch_size": None, "isl": None, "num_heads": None, "head_dim": None}  # noqa: RUF012
+    texts = {"attn_dtype": None, "kernel_source": ""}  # noqa: RUF012
+
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
+        """Every query sees every key, and each head has keys of its own."""
+        raw = columns.integers
+        same = {"num_key_value_heads": raw["num_heads"], "step": raw["isl"] * 0, "window_size": raw["isl"] * 0}
+        words = {**columns.words, "kv_cache_dtype": columns.words["attn_dtype"]}
+        return super().kernels(RawColumns({**raw, **same}, words, columns.seconds), stem)
+
+    def work(self, kernels: Kernels) -> KernelWork:
+        """All pairs."""
+        b, h, _, d, queries, keys = (kernels[name].astype(float) for name in self.keys[:6])
+        found = super().work(kernels)
+        return KernelWork(4 * b * h * d * queries * keys, found.bytes, found.precision)
+
+    def case(self, kernel: Mapping[str, int]) -> str | None:
+        """Without a mask."""
+        text = super().case(kernel)
+        return text.replace("mask=causal", "mask=none") if text else None
+
+
+FAMILIES = (ContextAttention(), DecodeAttention(), EncoderAttention())

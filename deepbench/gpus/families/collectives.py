@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from deepbench.gpus.families.family import Family, Kernels, Work
-from deepbench.gpus.package import Columns
+from deepbench.gpus.families.family import Family, Kernels, KernelWork
+from deepbench.gpus.package import RawColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +23,8 @@ BYTES = {"half": 2, "bfloat16": 2, "int8": 1, "float": 4}
 
 
 class Collectives(Family):
+    """Tables of exchanges."""
+
     name = "collectives"
     title = "exchanges between GPUs"
     stems = ("nccl", "oneccl", "custom_allreduce")
@@ -33,7 +35,7 @@ class Collectives(Family):
     smooth = True
     categories = ("op",)
 
-    def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """Bytes of the larger side."""
         import numpy as np
 
@@ -49,13 +51,13 @@ class Collectives(Family):
             "bytes": np.minimum(columns.integers["message_size"], 2**50) * sizes,
         }
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """The bytes that each GPU sends, twice for an all-reduce, counted as traffic of its memory."""
         import numpy as np
 
         ranks, size = kernels["ranks"].astype(float), kernels["bytes"].astype(float)
         sent = size * (ranks - 1) / ranks * np.where(kernels["op"] == 0, 2.0, 1.0)
-        return Work(np.zeros(len(ranks)), sent, np.zeros(len(ranks), np.int64))
+        return KernelWork(np.zeros(len(ranks)), sent, np.zeros(len(ranks), np.int64))
 
     def case(self, kernel: Mapping[str, int]) -> str | None:
         """In 16 bits, with as many numbers as have the same bytes."""

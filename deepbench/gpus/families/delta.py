@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from deepbench.gpus.families.family import Family, Kernels, Work
-from deepbench.gpus.package import Columns
+from deepbench.gpus.families.family import Family, Kernels, KernelWork
+from deepbench.gpus.package import RawColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,8 @@ CONVOLUTION, RECURRENCE = 0, 1
 
 
 class Delta(Family):
+    """Tables of gated delta nets."""
+
     name = "delta"
     title = "gated delta nets"
     stems = ("gdn",)
@@ -33,7 +35,7 @@ class Delta(Family):
     smooth = True
     categories = ("part", "decoding")
 
-    def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """`part` is the convolution or the recurrence."""
         import numpy as np
 
@@ -50,7 +52,7 @@ class Delta(Family):
             "decoding": decoding,
         }
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """Inputs and results once, in 16 bits; the recurrence also reads and writes its state, and updates it twice."""
         import numpy as np
 
@@ -60,7 +62,7 @@ class Delta(Family):
         state = values * SIZE * SIZE
         flop = np.where(is_state, 6 * batch * length * state, 2 * TAPS * batch * length * channels)
         size = 4 * batch * length * channels + np.where(is_state, 4 * batch * state, 0.0)
-        return Work(flop, size, np.zeros(len(batch), np.int64))
+        return KernelWork(flop, size, np.zeros(len(batch), np.int64))
 
     def case(self, kernel: Mapping[str, int]) -> str | None:
         """We have no such operation."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, Work
-from deepbench.gpus.package import Columns
+from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, KernelWork
+from deepbench.gpus.package import RawColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +30,8 @@ WITHOUT_GATE = {(2688, 1856), (4096, 2688), (2048, 5120), (8192, 5120), (1024, 2
 
 
 class Experts(Family):
+    """Tables of layers of experts."""
+
     name = "experts"
     title = "layers of experts"
     stems = ("moe",)
@@ -44,7 +46,7 @@ class Experts(Family):
     groups = ("type",)
     categories = ("type", "routing")
 
-    def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """Sizes as in the table."""
         import numpy as np
 
@@ -66,7 +68,7 @@ class Experts(Family):
             "routing": routing,
         }
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """Of the mean GPU; experts that get no token by chance are not read."""
         import numpy as np
 
@@ -83,7 +85,7 @@ class Experts(Family):
         hit = local * (1 - np.exp(-rows / local))
         size = matrices * hidden * inner / tensor
         traffic = np.array(WEIGHT_BYTES)[kind] * size * hit + 4 * rows * hidden
-        return Work(2 * size * rows, traffic, np.array([PRECISIONS.index(name) for name in MULTIPLIED])[kind])
+        return KernelWork(2 * size * rows, traffic, np.array([PRECISIONS.index(name) for name in MULTIPLIED])[kind])
 
     def features(self, kernels: Kernels, sheet: Any) -> list[Array]:
         """Rows per expert and per GPU."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.gpus.package import Columns
+from deepbench.gpus.package import RawColumns
 from deepbench.gpus.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Kernels = Mapping[str, "Array"]
 
 
 @dataclass(frozen=True)
-class Work:
+class KernelWork:
     """What kernels compute, by kernel."""
 
     flop: Array
@@ -42,7 +42,7 @@ class Family(ABC):
     stems: tuple[str, ...]
     """Names of the files, without their ending."""
     integers: Mapping[str, int | None]
-    """Columns of the files, as `package.read` takes them."""
+    """RawColumns of the files, as `package.read` takes them."""
     texts: Mapping[str, str | None]
     keys: tuple[str, ...]
     """What identifies a kernel: sizes, and codes of types."""
@@ -56,11 +56,11 @@ class Family(ABC):
     """Keys that are names and no sizes."""
 
     @abstractmethod
-    def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """The keys of all rows; a row that no operation of ours is like has -1 in its first key."""
 
     @abstractmethod
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """Arithmetic and traffic."""
 
     @abstractmethod

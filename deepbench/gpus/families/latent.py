@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from deepbench.gpus.families.attention import BYTES, FP8, TYPES
-from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, Work
-from deepbench.gpus.package import Columns
+from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, KernelWork
+from deepbench.gpus.package import RawColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +23,8 @@ PLAIN, ROTARY, VALUE, RANK = 128, 64, 128, 512
 
 
 class LatentPrompts(Family):
+    """Tables of latent attention of prompts."""
+
     name = "latent_attention"
     title = "latent attention of prompts"
     stems = ("context_mla",)
@@ -33,7 +35,7 @@ class LatentPrompts(Family):
     smooth = True
     categories = ("type", "cache")
 
-    def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """Heads are those of one GPU."""
         import numpy as np
 
@@ -48,7 +50,7 @@ class LatentPrompts(Family):
             "cache": types[1],
         }
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """Two operations per visible pair, and number of keys and of values."""
         import numpy as np
 
@@ -56,7 +58,7 @@ class LatentPrompts(Family):
         pairs = queries * (keys - queries) + queries * (queries + 1) / 2
         flop = 2 * b * h * pairs * (PLAIN + ROTARY + VALUE)
         size = 2 * b * h * (queries + keys) * (PLAIN + ROTARY + VALUE)
-        return Work(flop, size, _precision(np.maximum(kernels["type"], 0)))
+        return KernelWork(flop, size, _precision(np.maximum(kernels["type"], 0)))
 
     def case(self, kernel: Mapping[str, int]) -> str | None:
         """Attention with values that are smaller than keys."""
@@ -75,20 +77,22 @@ class LatentPrompts(Family):
 
 
 class LatentDecoding(LatentPrompts):
+    """Tables of latent attention with one query."""
+
     name = "latent_attention_decode"
     title = "latent attention of decoding"
     stems = ("generation_mla",)
     sweep = "keys"
     smooth = True
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """The compressed keys are read once, and their first numbers are the values."""
         import numpy as np
 
         b, h, _, keys = (kernels[name].astype(float) for name in self.keys[:4])
         cached = np.array(BYTES)[kernels["cache"]]
         size = cached * b * keys * (RANK + ROTARY) + 2 * b * h * (2 * RANK + ROTARY)
-        return Work(2 * b * h * keys * (2 * RANK + ROTARY), size, _precision(np.maximum(kernels["type"], 0)))
+        return KernelWork(2 * b * h * keys * (2 * RANK + ROTARY), size, _precision(np.maximum(kernels["type"], 0)))
 
     def case(self, kernel: Mapping[str, int]) -> str | None:
         """Our case reads values beside the keys: 1.9 times the bytes; so it is not the same work."""
@@ -96,6 +100,8 @@ class LatentDecoding(LatentPrompts):
 
 
 class LatentProducts(Family):
+    """Tables of products with compressed heads."""
+
     name = "latent_products"
     title = "products of compressed heads"
     stems = ("mla_bmm",)
@@ -106,7 +112,7 @@ class LatentProducts(Family):
     smooth = True
     categories = ("after", "type")
 
-    def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """`after`: whether it follows attention."""
         import numpy as np
 
@@ -115,14 +121,14 @@ class LatentProducts(Family):
         tokens = np.where(np.minimum(kind, after) < 0, -1, columns.integers["num_tokens"])
         return {"tokens": tokens, "heads": columns.integers["num_heads"], "after": after, "type": kind}
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """Weights, activations and results once."""
         import numpy as np
 
         tokens, heads = (kernels[name].astype(float) for name in ("tokens", "heads"))
         flop = 2 * tokens * heads * PLAIN * RANK
         size = np.array(BYTES)[kernels["type"]] * heads * PLAIN * RANK + 2 * tokens * heads * (PLAIN + RANK)
-        return Work(flop, size, _precision(kernels["type"]))
+        return KernelWork(flop, size, _precision(kernels["type"]))
 
     def case(self, kernel: Mapping[str, int]) -> str | None:
         """A product for each head."""

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, Work
-from deepbench.gpus.package import Columns
+from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, KernelWork
+from deepbench.gpus.package import RawColumns
 from deepbench.gpus.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ CASES = {
 
 
 class Products(Family):
+    """Tables of products."""
+
     name = "linear"
     title = "fully connected layers"
     stems = ("gemm",)
@@ -52,19 +54,19 @@ class Products(Family):
     groups = ("type",)
     categories = ("type",)
 
-    def kernels(self, columns: Columns, stem: str) -> dict[str, Array]:
+    def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """Sizes as in the table."""
         kind = columns.words["gemm_dtype"].mapped({name: i for i, name in enumerate(TYPES)})
         return {**{name: columns.integers[name] for name in "mnk"}, "type": kind}
 
-    def work(self, kernels: Kernels) -> Work:
+    def work(self, kernels: Kernels) -> KernelWork:
         """2·m·n·k; weights, activations and result once."""
         import numpy as np
 
         m, n, k = (kernels[name].astype(float) for name in "mnk")
         kind = kernels["type"]
         size = np.array(WEIGHT_BYTES)[kind] * n * k + np.array(DATA_BYTES)[kind] * m * k + 2 * m * n
-        return Work(2 * m * n * k, size, np.array([PRECISIONS.index(name) for name in MULTIPLIED])[kind])
+        return KernelWork(2 * m * n * k, size, np.array([PRECISIONS.index(name) for name in MULTIPLIED])[kind])
 
     def features(self, kernels: Kernels, sheet: Sheet) -> list[Array]:
         """Waves of tiles, alignment, and whether the weights stay in the cache."""

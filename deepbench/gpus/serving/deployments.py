@@ -13,7 +13,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
-from deepbench.gpus.serving.steps import FORMATS, Format
+from deepbench.gpus.serving.steps import FORMATS, ServedFormat
 from deepbench.gpus.sheet import sheet
 
 NAME = "silicon_sample.csv"
@@ -88,12 +88,12 @@ class Deployment:
         return tuple((name, getattr(self, name)) for name in DIVISIONS)
 
     @property
-    def format(self) -> Format:
+    def format(self) -> ServedFormat:
         """The types, by the precision of the row and the published weights."""
         return format_of(self.model, self.precision, self.framework, self.machine)
 
 
-def format_of(model: str, precision: str, framework: str, machine: str) -> Format:
+def format_of(model: str, precision: str, framework: str, machine: str) -> ServedFormat:
     """In which types a server computes a model whose row states this precision."""
     name = {"fp4": "nvfp4", "int4": "int4", "bf16": "bf16", "fp8": "fp8"}.get(precision, precision)
     if name == "fp8" and model in IN_BLOCKS:
@@ -107,7 +107,7 @@ def format_of(model: str, precision: str, framework: str, machine: str) -> Forma
         )
     found = FORMATS[name]
     has_small_cache = name in ("fp8", "fp8_block", "nvfp4") and framework == "trtllm"
-    return Format(found.layers, found.experts, "fp8" if has_small_cache else found.cache)
+    return ServedFormat(found.layers, found.experts, "fp8" if has_small_cache else found.cache)
 
 
 @cache

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
 from deepbench.gpus.serving.deployments import Deployment
-from deepbench.gpus.serving.steps import Format, Held, StepTime, held, parts_of, step_times
+from deepbench.gpus.serving.steps import Held, ServedFormat, StepTime, held, parts_of, step_times
 from deepbench.gpus.sheet import sheet
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Setup:
+class ServerSetup:
     """A server: a model on GPUs, and its load."""
 
     suite: str
     machine: str
     framework: str
-    format: Format
+    format: ServedFormat
     batch: int
     prompt: int
     output: int
@@ -101,7 +101,7 @@ class Setup:
         return max(1, min(self.batch, int(self.room_bytes / max(1.0, self.held.cached * (prompt + output / 2)))))
 
     @classmethod
-    def of(cls, row: Deployment) -> Setup:
+    def of(cls, row: Deployment) -> ServerSetup:
         """The server of a measured deployment."""
         return cls(
             row.suite,
@@ -123,12 +123,12 @@ class Setup:
 class Steps:
     """The two steps of a server."""
 
-    setup: Setup
+    setup: ServerSetup
     decode: StepTime
     prompt: StepTime
 
 
-def steps_of(setups: Sequence[Setup]) -> list[Steps]:
+def steps_of(setups: Sequence[ServerSetup]) -> list[Steps]:
     """The times of the steps of servers. `BadInput` for a model that cannot be divided so."""
     found: dict[int, Steps] = {}
     groups: dict[tuple[str, str], list[int]] = {}
@@ -152,7 +152,7 @@ def steps_of(setups: Sequence[Setup]) -> list[Steps]:
 
 
 @dataclass(frozen=True)
-class Term:
+class ServerTerm:
     """One factor or overhead: what it multiplies, what it is without any measurement, and how far it may be from it."""
 
     name: str
@@ -163,23 +163,23 @@ class Term:
 
 
 TOKEN_TERMS = (
-    *(Term(f"decoding: {kind}", "times", 1.0, 0.3, 0.2) for kind in KINDS),
-    *(Term(f"prompts: {kind}", "times", 1.0, 0.3, 0.2) for kind in KINDS),
-    Term("prompts of equal lengths", "times", 0.0, 0.5, -0.8),
-    Term("step", "ms", 0.0, 1.0, 0.0),
-    Term("kernel", "µs", 0.0, 1.0, 0.0),
-    Term("product with conversion", "µs", 0.0, 5.0, -20.0),
-    Term("request in a step", "µs", 0.0, 5.0, 0.0),
-    Term("prompt among steps", "ms", 0.0, 3.0, 0.0),
-    Term("layer of experts", "µs", 0.0, 20.0, -200.0),
+    *(ServerTerm(f"decoding: {kind}", "times", 1.0, 0.3, 0.2) for kind in KINDS),
+    *(ServerTerm(f"prompts: {kind}", "times", 1.0, 0.3, 0.2) for kind in KINDS),
+    ServerTerm("prompts of equal lengths", "times", 0.0, 0.5, -0.8),
+    ServerTerm("step", "ms", 0.0, 1.0, 0.0),
+    ServerTerm("kernel", "µs", 0.0, 1.0, 0.0),
+    ServerTerm("product with conversion", "µs", 0.0, 5.0, -20.0),
+    ServerTerm("request in a step", "µs", 0.0, 5.0, 0.0),
+    ServerTerm("prompt among steps", "ms", 0.0, 3.0, 0.0),
+    ServerTerm("layer of experts", "µs", 0.0, 20.0, -200.0),
 )
 FIRST_TERMS = (
-    Term("prompt", "times", 1.0, 1.0, 0.0),
-    Term("step", "times", 1.0, 3.0, 0.0),
-    Term("prompts of equal lengths", "times", 0.3, 0.3, 0.0),
-    Term("request", "ms", 10.0, 30.0, 0.0),
-    Term("other request", "ms", 0.0, 1.0, 0.0),
-    Term("waiting prompts", "times", 0.2, 1.0, 0.0),
+    ServerTerm("prompt", "times", 1.0, 1.0, 0.0),
+    ServerTerm("step", "times", 1.0, 3.0, 0.0),
+    ServerTerm("prompts of equal lengths", "times", 0.3, 0.3, 0.0),
+    ServerTerm("request", "ms", 10.0, 30.0, 0.0),
+    ServerTerm("other request", "ms", 0.0, 1.0, 0.0),
+    ServerTerm("waiting prompts", "times", 0.2, 1.0, 0.0),
 )
 
 
@@ -230,7 +230,7 @@ def _by_kind(step: StepTime) -> list[float]:
 # ---- fitting
 
 
-def regression(columns: Array, seconds: Array, terms: Sequence[Term], prior: Array, ridge: float) -> Array:
+def regression(columns: Array, seconds: Array, terms: Sequence[ServerTerm], prior: Array, ridge: float) -> Array:
     """The constants nearest to the prior that explain the measured times, each at least its least value."""
     import numpy as np
 
@@ -262,7 +262,7 @@ LEAST_ROWS = 20
 
 
 @dataclass(frozen=True)
-class Fit:
+class ServerConstants:
     """Constants by framework, and by framework and type of layers; an empty name stands for all."""
 
     token: dict[str, list[float]]
@@ -273,39 +273,36 @@ class Fit:
     source: str = ""
     """What it was fitted to."""
 
-    def constants(self, what: dict[str, list[float]], setup: Setup) -> list[float]:
+    def constants(self, what: dict[str, list[float]], setup: ServerSetup) -> list[float]:
         """Those of a server: of its framework and type, else of its framework, else of all."""
         names = (f"{setup.framework} {setup.format.layers}", setup.framework, "")
         return next(what[name] for name in names if name in what)
 
     def token_s(self, steps: Sequence[Steps]) -> Array:
         """Predicted times per output token."""
-        import numpy as np
-
-        rows = token_columns(steps)
-        return np.array(
-            [row @ np.array(self.constants(self.token, s.setup)) for row, s in zip(rows, steps, strict=True)]
-        )
+        return self._products(self.token, token_columns(steps), steps)
 
     def first_s(self, steps: Sequence[Steps]) -> Array:
         """Predicted times to the first token."""
+        return self._products(self.first, first_columns(steps), steps)
+
+    def _products(self, what: dict[str, list[float]], rows: Array, steps: Sequence[Steps]) -> Array:
         import numpy as np
 
-        rows = first_columns(steps)
-        return np.array(
-            [row @ np.array(self.constants(self.first, s.setup)) for row, s in zip(rows, steps, strict=True)]
-        )
+        known = np.array([self.constants(what, s.setup) for s in steps])
+        found: Array = (rows * known).sum(axis=1)
+        return found
 
 
-def fit(steps: Sequence[Steps], token_s: Array, first_s: Array, source: str = "") -> Fit:
+def fit(steps: Sequence[Steps], token_s: Array, first_s: Array, source: str = "") -> ServerConstants:
     """The constants of measured servers."""
     token = _levels(steps, token_columns(steps), token_s, TOKEN_TERMS, TOKEN_RIDGE, True)
     first = _levels(steps, first_columns(steps), first_s, FIRST_TERMS, FIRST_RIDGE, False)
-    return Fit(token, first, source=source)
+    return ServerConstants(token, first, source=source)
 
 
 def _levels(
-    steps: Sequence[Steps], columns: Array, seconds: Array, terms: Sequence[Term], ridge: float, by_type: bool
+    steps: Sequence[Steps], columns: Array, seconds: Array, terms: Sequence[ServerTerm], ridge: float, by_type: bool
 ) -> dict[str, list[float]]:
     import numpy as np
 
@@ -330,7 +327,7 @@ def _levels(
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutServers:
     """Predictions of rows whose group took no part in the fit, with intervals from the errors of other groups."""
 
     token_s: Array
@@ -339,7 +336,7 @@ class HeldOut:
     first_interval: tuple[Array, Array]
 
 
-def held_out(steps: Sequence[Steps], token_s: Array, first_s: Array, groups: Sequence[str]) -> HeldOut:
+def held_out(steps: Sequence[Steps], token_s: Array, first_s: Array, groups: Sequence[str]) -> HeldOutServers:
     """Predict each group with constants that are fitted to all others."""
     import numpy as np
 
@@ -352,11 +349,11 @@ def held_out(steps: Sequence[Steps], token_s: Array, first_s: Array, groups: Seq
         constants = fit(rest, token_s[~out], first_s[~out])
         token[out], first[out] = constants.token_s(own), constants.first_s(own)
     ends = [_intervals(names, predicted, measured) for predicted, measured in ((token, token_s), (first, first_s))]
-    return HeldOut(token, first, ends[0], ends[1])
+    return HeldOutServers(token, first, ends[0], ends[1])
 
 
 def _intervals(names: Array, predicted: Array, measured: Array) -> tuple[Array, Array]:
-    """Ends for each row: quantiles of measured over predicted of all other groups, where each group counts alike."""
+    """Ends for each row: quantiles of measured over predicted of all other groups."""
     import numpy as np
 
     ratio = measured / predicted
@@ -368,11 +365,11 @@ def _intervals(names: Array, predicted: Array, measured: Array) -> tuple[Array, 
 
 
 def quantiles(names: Array, ratio: Array) -> tuple[float, float]:
-    """The 2.5 % and 97.5 % quantiles of ratios, where each group counts alike."""
+    """The 2.5 % and 97.5 % quantiles of ratios, where a group counts by the root of its rows."""
     import numpy as np
 
     _, index, counts = np.unique(names, return_inverse=True, return_counts=True)
-    weights = 1.0 / counts[index.ravel()]
+    weights = 1.0 / counts[index.ravel()] ** 0.5
     order = np.argsort(ratio)
     reached = np.cumsum(weights[order]) / weights.sum()
     low, high = (float(ratio[order][np.searchsorted(reached, share)]) for share in (0.025, 0.975))
@@ -383,10 +380,10 @@ def quantiles(names: Array, ratio: Array) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Served:
+class PredictedServer:
     """What is predicted of a server."""
 
-    setup: Setup
+    setup: ServerSetup
     steps: Steps
     token_s: float
     token_interval: tuple[float, float]
@@ -426,16 +423,16 @@ class Served:
 
 
 @cache
-def shipped() -> Fit:
+def shipped() -> ServerConstants:
     """The constants that come with this program, fitted by benchmarks/deployments.py."""
     text = resources.files("deepbench").joinpath("gpus", "serving", "constants.json").read_text(encoding="utf-8")
     kept = json.loads(text)
-    return Fit(
+    return ServerConstants(
         kept["token"], kept["first"], tuple(kept["token_interval"]), tuple(kept["first_interval"]), kept["source"]
     )
 
 
-def predict(setups: Iterable[Setup], constants: Fit | None = None) -> list[Served]:
+def predict(setups: Iterable[ServerSetup], constants: ServerConstants | None = None) -> list[PredictedServer]:
     """Predict servers. `BadInput` where a model cannot be divided as wanted, or has a kernel without any time."""
     import numpy as np
 
@@ -452,7 +449,7 @@ def predict(setups: Iterable[Setup], constants: Fit | None = None) -> list[Serve
         low, high = known.token_interval
         first_low, first_high = known.first_interval
         found.append(
-            Served(
+            PredictedServer(
                 steps.setup, steps, token, (token * low, token * high), first, (first * first_low, first * first_high)
             )
         )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Format:
+class ServedFormat:
     """In which types a server computes."""
 
     layers: str
@@ -44,13 +44,13 @@ class Format:
 
 
 FORMATS = {
-    "bf16": Format("bfloat16", "bfloat16", "bfloat16"),
-    "fp8": Format("fp8", "fp8", "bfloat16"),
-    "fp8_block": Format("fp8_block", "fp8_block", "bfloat16"),
-    "nvfp4": Format("nvfp4", "nvfp4", "bfloat16"),
-    "mxfp4": Format("bfloat16", "w4a16_mxfp4", "bfloat16"),
-    "mxfp4_fp8": Format("bfloat16", "w4a8_mxfp4_mxfp8", "bfloat16"),
-    "int4": Format("bfloat16", "int4_wo", "bfloat16"),
+    "bf16": ServedFormat("bfloat16", "bfloat16", "bfloat16"),
+    "fp8": ServedFormat("fp8", "fp8", "bfloat16"),
+    "fp8_block": ServedFormat("fp8_block", "fp8_block", "bfloat16"),
+    "nvfp4": ServedFormat("nvfp4", "nvfp4", "bfloat16"),
+    "mxfp4": ServedFormat("bfloat16", "w4a16_mxfp4", "bfloat16"),
+    "mxfp4_fp8": ServedFormat("bfloat16", "w4a8_mxfp4_mxfp8", "bfloat16"),
+    "int4": ServedFormat("bfloat16", "int4_wo", "bfloat16"),
 }
 
 OTHER = "other operators"
@@ -80,7 +80,7 @@ class Part:
     bytes: float = 0.0
 
 
-def format_named(name: str) -> Format:
+def format_named(name: str) -> ServedFormat:
     """The format with this name; `BadInput` lists the names."""
     if name not in FORMATS:
         raise BadInput(
@@ -91,7 +91,7 @@ def format_named(name: str) -> Format:
 
 
 @lru_cache(maxsize=4096)
-def parts_of(suite: str, phase: str, parameters: tuple[tuple[str, int], ...], kind: Format) -> tuple[Part, ...]:
+def parts_of(suite: str, phase: str, parameters: tuple[tuple[str, int], ...], kind: ServedFormat) -> tuple[Part, ...]:
     """The kernels of a phase of a model on one GPU. `BadInput` for parameters that the suite refuses."""
     model = model_of(suite)
     _, chosen = model.chosen({"phase": phase, **{name: str(value) for name, value in parameters}})
@@ -99,7 +99,7 @@ def parts_of(suite: str, phase: str, parameters: tuple[tuple[str, int], ...], ki
     return tuple(_parts(rows, chosen, kind))
 
 
-def _parts(rows: Sequence[Row], chosen: Mapping[str, int], kind: Format) -> list[Part]:
+def _parts(rows: Sequence[Row], chosen: Mapping[str, int], kind: ServedFormat) -> list[Part]:
     found: list[Part] = []
     routed: dict[str, int] = {}
     values = 0  # heads of values of a gated delta net
@@ -136,7 +136,7 @@ def _parts(rows: Sequence[Row], chosen: Mapping[str, int], kind: Format) -> list
     return found
 
 
-def _attention(v: Mapping[str, int], kind: Format, row: Row) -> Part:
+def _attention(v: Mapping[str, int], kind: ServedFormat, row: Row) -> Part:
     cache = attention.TYPES[kind.cache]
     sizes = {"batch": v["batch"], "heads": v["heads"], "queries": v["queries"], "keys": v["keys"], "cache": cache}
     is_decoding = v["queries"] == 1
@@ -157,7 +157,7 @@ def _attention(v: Mapping[str, int], kind: Format, row: Row) -> Part:
 
 
 def _experts(
-    v: Mapping[str, int], routed: Mapping[str, int], chosen: Mapping[str, int], kind: Format
+    v: Mapping[str, int], routed: Mapping[str, int], chosen: Mapping[str, int], kind: ServedFormat
 ) -> dict[str, int]:
     tensor = chosen.get("expert_tensor", 1)
     return {
@@ -195,7 +195,7 @@ class Held:
 
 
 @lru_cache(maxsize=4096)
-def held(suite: str, division: tuple[tuple[str, int], ...], kind: Format) -> Held:
+def held(suite: str, division: tuple[tuple[str, int], ...], kind: ServedFormat) -> Held:
     """The memory of a GPU that serves its part of a model."""
     weights = cached = 0.0
     for part in parts_of(suite, "decode", (*division, ("batch", 1), ("context", 2048)), kind):
@@ -213,9 +213,9 @@ def held(suite: str, division: tuple[tuple[str, int], ...], kind: Format) -> Hel
         elif part.family == "latent_attention_decode":
             cached += part.count * attention.BYTES[k["cache"]] * 576
     model = model_of(suite)
-    size, hidden = model.sizes.get("vocabulary", 0), model.sizes.get("hidden", 0)
-    if isinstance(size, int) and isinstance(hidden, int):
-        weights += 2.0 * size * hidden / dict(division).get("tensor", 1)
+    words, hidden = model.sizes.get("vocabulary", 0), model.sizes.get("hidden", 0)
+    if isinstance(words, int) and isinstance(hidden, int):
+        weights += 2.0 * words * hidden / dict(division).get("tensor", 1)
     return Held(weights, cached)
 
 
@@ -228,6 +228,7 @@ class StepTime:
 
     seconds: Mapping[str, float]
     low_s: float
+    """The ends of a 95 % interval, where kernels are wrong independently of each other."""
     high_s: float
     calls: Mapping[str, int]
     """How many kernels the step has, by kind."""
@@ -298,20 +299,21 @@ def _step_time(
         by_kind[part.family] = by_kind.get(part.family, 0.0) + total
         name = times.HOW[int(how[j])]
         by_how[name] = by_how.get(name, 0.0) + total
-        lows += part.count * float(low[j])
-        highs += part.count * float(high[j])
+        lows += (part.count * float(seconds[j] - low[j])) ** 2
+        highs += (part.count * float(high[j] - seconds[j])) ** 2
         calls[part.family] = calls.get(part.family, 0) + part.count
     # Servers compute the shared experts beside the others, so only the longer of both counts.
     hidden = min(shared, by_kind.get("experts", 0.0))
     if hidden > 0:
         by_kind["experts"] -= hidden
-        lows, highs = lows - hidden, highs - hidden
-    whole = sum(by_kind.values()) or 1.0
-    return StepTime(by_kind, lows, highs, calls, {name: value / whole for name, value in by_how.items()})
+    whole = sum(by_kind.values())
+    known = sum(by_how.values()) or 1.0
+    shares = {name: value / known for name, value in by_how.items()}
+    return StepTime(by_kind, max(0.0, whole - lows**0.5), whole + highs**0.5, calls, shares)
 
 
-def _of_framework(machine: str, family: str, kernels: dict[str, Array], framework: str) -> times.Times:
-    """Times with a framework; where it has none, the median of all others, which is a model of it."""
+def _of_framework(machine: str, family: str, kernels: dict[str, Array], framework: str) -> times.KernelTimes:
+    """KernelTimes with a framework; where it has none, the median of all others, which is a model of it."""
     import numpy as np
 
     count = len(next(iter(kernels.values())))
@@ -322,15 +324,17 @@ def _of_framework(machine: str, family: str, kernels: dict[str, Array], framewor
     own = times.times(machine, family, kernels, framework) if framework in known else None
     if own is None:
         nothing = np.full(count, np.nan)
-        own = times.Times(nothing, nothing.copy(), nothing.copy(), np.full(count, times.MODELLED))
+        own = times.KernelTimes(nothing, nothing.copy(), nothing.copy(), np.full(count, times.MODELLED))
     missing = np.flatnonzero(np.isnan(own.seconds))
     if len(missing):
         part = {name: values[missing] for name, values in kernels.items()}
         others = [times.times(machine, family, part, name) for name in known if name != framework]
         each = [other.seconds for other in others if other is not None]
         if each:
-            with np.errstate(all="ignore"):
-                middle = np.nanmedian(np.stack(each), axis=0)
+            rows = np.stack(each)
+            known_by_any = ~np.isnan(rows).all(axis=0)
+            middle = np.full(len(missing), np.nan)
+            middle[known_by_any] = np.nanmedian(rows[:, known_by_any], axis=0)
             own.seconds[missing], own.how[missing] = middle, times.MODELLED
             own.low_s[missing], own.high_s[missing] = middle / 1.5, middle * 1.5
     return own

@@ -10,7 +10,7 @@ import click
 
 from deepbench.api.text import BadInput, command, replacing, shorten
 from deepbench.cli.console import print_summary, print_text
-from deepbench.cli.options import duration, form_options, pairs, require_suffix
+from deepbench.cli.options import duration, form_options, pairs, price_option, prices_of, require_suffix, whole
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say
 
@@ -38,13 +38,21 @@ if TYPE_CHECKING:
 @click.option(
     "--optimizer", default="sgd", metavar="NAME", help="Of a program: sgd (default), adam, adamw, adagrad or none."
 )
-@click.option("--precision", default="f32", metavar="P", help="Of a model of a suite: of its kernels (default: f32).")
+@click.option("--precision", metavar="P", help="Of a model of a suite: of its kernels (default: f32; with --on fp8).")
 @click.option("--sweep", metavar="NAME=A,B", help="One prediction for each value of an argument, such as batch=1,2,4.")
 @click.option("--devices", metavar="N,N", help="A training step on so many devices, with all-reduces of the files.")
 @click.option("--strong", is_flag=True, help="With --devices: they divide the batch of --set batch=N.")
 @click.option("--memory", metavar="SIZE", help="How many devices with so much memory, such as 16GiB, hold the step.")
 @click.option("--budget", metavar="TIME", help="Measure for at most TIME, such as 10min.")
 @click.option("-o", "--output", metavar="FILE", help="The new result file (default: predict-<date>-<time>.jsonl).")
+@click.option("--on", multiple=True, metavar="GPU", help="A server of a language model on this GPU. Repeatable.")
+@click.option("--batch", metavar="N", help="With --on: requests at the same time (default: 32).")
+@click.option("--prompt", metavar="N", help="With --on: tokens of a prompt (default: 1024); --output N: of an answer.")
+@click.option("--framework", metavar="F", help="With --on: vllm, sglang or trtllm (default: each).")
+@click.option("--data", metavar="N", help="With --on: groups of data-parallel attention (default: 1).")
+@click.option("--expert", metavar="N", help="With --on: expert parallelism (default: each expert is divided).")
+@click.option("--equal-lengths", is_flag=True, help="With --on: all requests have the same lengths.")
+@price_option
 @click.option("--by", type=click.Choice(["kernel", "layer"]), default="kernel", help="What the table lists.")
 @click.option("--picture", metavar="FILE", help="Draw predicted and measured steps as bars, into this .svg file.")
 @click.option("--all", "show_all", is_flag=True, help="Print every kernel.")
@@ -62,7 +70,14 @@ def predict(network: str, by: str, show_all: bool, form: str | None, **words: An
       deepbench predict mymodel.py:build --sweep batch=1,2,4,8 --measure
       deepbench predict vision/resnet18 --set batch=4 --backend onednn --measure
       deepbench predict my.suite --with a.jsonl --with b.jsonl --devices 1,8
+      deepbench predict llm/llama31_70b --on h100_sxm --devices 4 --batch 64 --prompt 1024 --output 1024
     """
+    if words["on"]:
+        print_text(_server(network, words), form)
+        return
+    if named := [name for name in _OF_SERVERS if words[name]]:
+        raise BadInput(f"--{named[0].replace('_', '-')} is for a server: name a GPU with --on, such as --on h100_sxm")
+    words["precision"] = words["precision"] or "f32"
     if words["picture"] is not None:
         require_suffix("--picture", words["picture"], (".svg",))
     found = _predicted(network, words)
@@ -78,6 +93,34 @@ def predict(network: str, by: str, show_all: bool, form: str | None, **words: An
             say(f"\n{path} has the kernels. To predict from it again:\n  {_again(path)}")
         else:
             say(f"\n{path} says why no kernel has a time:\n  {command('show', path)}")
+
+
+# Options of servers alone, and those that a server does not have.
+_OF_SERVERS = ("batch", "prompt", "framework", "data", "expert", "equal_lengths", "prices")
+_OF_STEPS = ("files", "measure", "validate", "train", "settings", "sweep", "strong", "memory", "budget", "picture")
+
+
+def _server(network: str, words: dict[str, Any]) -> Any:
+    """The prediction of servers on the GPUs that `--on` names."""
+    from deepbench.networks import api
+
+    if named := [name for name in _OF_STEPS if words[name]]:
+        option = {"files": "with", "settings": "set"}.get(named[0], named[0])
+        raise BadInput(f"--{option} is for a step of a network; leave it out with --on")
+    numbers = {
+        name: whole(f"--{name}", words[name], 2**24)
+        for name in ("devices", "batch", "prompt", "output", "data", "expert")
+        if words[name] is not None
+    }
+    return api.predict_server(
+        network,
+        words["on"],
+        precision=words["precision"] or "fp8",
+        framework=words["framework"],
+        equal_lengths=words["equal_lengths"],
+        prices=prices_of(words["prices"], words["on"][0]),
+        **numbers,
+    )
 
 
 def _predicted(network: str, words: dict[str, Any]) -> Predicted:

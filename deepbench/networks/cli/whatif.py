@@ -24,7 +24,7 @@ MOST_CHANGES = 12
 @click.option("--backend", "library", metavar="NAME", help="Of a SUITE: the library of its kernels (default: torch).")
 @click.option("--threads", metavar="N", help="Only times with N threads (default: the number that most times have).")
 @click.option("--hardware", metavar="TOML", help="The hardware of FILE, in place of the limits in it.")
-@click.option("--on", "other", metavar="TOML", help="Predict the time on other hardware, by the model alone.")
+@click.option("--on", "other", metavar="TOML|GPU", help="Predict the time on other hardware, by the model alone.")
 @click.option("--full", is_flag=True, help="List every kernel, not only those that change most.")
 @click.option("--write-hardware", "output", metavar="TOML", help="Write the measured hardware of FILE, to edit it.")
 @skip_damaged_option

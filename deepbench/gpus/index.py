@@ -1,0 +1,77 @@
+"""How many rows every table has, remembered: counting them takes a second, and reading the index some milliseconds."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from dataclasses import dataclass
+
+from deepbench.core.files import read_regular, replacing
+from deepbench.gpus import package
+from deepbench.gpus.families import family_of
+from deepbench.machine import remembered
+
+MOST_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the tables of a GPU have."""
+
+    machine: str
+    rows: int
+    families: dict[str, int]
+    """Rows of each family that is like operations of ours."""
+    other: dict[str, int]
+    """Rows of the other tables."""
+    sources: tuple[str, ...]
+    """Frameworks with their newest version."""
+
+
+def contents() -> list[Contents]:
+    """Of every GPU of the package; none without it."""
+    root = package.folder()
+    if root is None:
+        return []
+    status = [(machine, (root / "data" / machine).stat().st_mtime_ns) for machine in package.machines()]
+    digest = hashlib.sha256(repr((2, str(root), version(), status)).encode()).hexdigest()[:16]
+    path = remembered.folder() / "gpus" / f"index-{digest}.json"
+    with contextlib.suppress(Exception):  # damaged, or of another program: count again
+        kept = json.loads(read_regular(path, MOST_BYTES, "an index of tables"))
+        return [Contents(k["machine"], k["rows"], k["families"], k["other"], tuple(k["sources"])) for k in kept]
+    found = [_count(machine) for machine in package.machines()]
+    with contextlib.suppress(OSError, Exception):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, ours=True) as draft:
+            draft.write_text(json.dumps([vars(one) for one in found]), encoding="utf-8")
+    return found
+
+
+def version() -> str:
+    """Of the package; empty where it is unknown."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as of
+
+    try:
+        return of("aiconfigurator-core")
+    except PackageNotFoundError:
+        return ""
+
+
+def _count(machine: str) -> Contents:
+    from deepbench.gpus.table import version_order
+
+    own: dict[str, int] = {}
+    other: dict[str, int] = {}
+    newest: dict[str, str] = {}
+    for file in package.tables(machine):
+        family = family_of(file.stem)
+        rows = package.row_count(file)
+        counted = own if family is not None else other
+        name = family.name if family is not None else file.stem
+        counted[name] = counted.get(name, 0) + rows
+        if file.stem == "gemm" and version_order(file.version) > version_order(newest.get(file.framework, "")):
+            newest[file.framework] = file.version
+    sources = tuple(f"{framework} {number}" for framework, number in sorted(newest.items()))
+    return Contents(machine, sum(own.values()) + sum(other.values()), own, other, sources)

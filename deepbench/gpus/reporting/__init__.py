@@ -1,0 +1,1 @@
+"""Tables of published kernel times, of ranked GPUs, and of predicted servers."""

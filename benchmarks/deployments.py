@@ -4,7 +4,7 @@ The measured servers are the rows of `aiconfigurator-core` that serve prompts an
 that we have. A group is a model on a GPU. For each group the constants of the model are fitted to all other groups, so
 no error below is that of a row, or of a twin of it, which the constants have seen.
 
-    pip install "deepbench-kernels[gpus]"
+    pip install -e ".[gpus]"
     python benchmarks/deployments.py                      # prints the tables
     python benchmarks/deployments.py --peer predictions.jsonl
     python benchmarks/deployments.py --peer predictions.jsonl --write
@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from deepbench.core.errors import BadInput
+from deepbench.gpus.index import version
 from deepbench.gpus.serving import server
 from deepbench.gpus.serving.deployments import Deployment, deployments
 from deepbench.gpus.serving.server import ServerSetup, Steps
@@ -98,17 +99,6 @@ def main() -> None:
             "first": fitted.first,
         }
         CONSTANTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def version() -> str:
-    """Of the package of tables."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as of
-
-    try:
-        return of("aiconfigurator-core")
-    except PackageNotFoundError:
-        return "of an unknown version"
 
 
 def peer_times(rows: list[Deployment], path: str | None) -> np.ndarray:

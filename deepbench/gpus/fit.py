@@ -193,11 +193,11 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
         "seed": 0,
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": 2,
+        "num_threads": 1,
     }
     data = lightgbm.Dataset(table_of[training], wanted[training], categorical_feature=names)
     trees = lightgbm.train(options, data, TREES)
-    predicted = trees.predict(table_of[held], num_threads=2)
+    predicted = trees.predict(table_of[held], num_threads=1)
     ratios, times = predicted - wanted[held], rows.seconds[held]
     bands = [_held_out(ratios[(times >= low) & (times < high)]) for low, high in pairwise(BANDS)]
     total = _held_out(ratios)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import util
@@ -38,6 +38,7 @@ MOST_BYTES = 256 * 2**20
 MOST_UNPACKED = 2 * 2**30
 MOST_ROWS = 5_000_000
 MOST_TABLES = 20_000
+MOST_WORDS = 10_000
 SUFFIX = "_perf.parquet"
 
 # What names of folders look like. Others are left out.
@@ -132,13 +133,22 @@ def _tables(root: Path, machine: str) -> Iterator[TableFile]:
             yield TableFile(machine, family, framework, version, name.removesuffix(SUFFIX), path)
 
 
+def facts(file: TableFile) -> tuple[str, ...]:
+    """What changes when a table is replaced: its place, size and date."""
+    try:
+        status = file.path.stat()
+    except OSError as error:
+        raise BadInput(f"cannot read {printable(str(file.path))}: {error.strerror}") from None
+    return *file.path.parts[-5:], str(status.st_size), str(status.st_mtime_ns)
+
+
 def row_count(file: TableFile) -> int:
     """How many rows a table has, by its last bytes."""
     return int(_opened(file.path).metadata.num_rows)
 
 
-def _opened(path: Path) -> Any:
-    """The table, opened; `BadInput` says what is wrong with it."""
+def _opened(path: Path, texts: Sequence[str] = ()) -> Any:
+    """The table, opened, with columns that repeat few texts; `BadInput` says what is wrong with it."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -146,10 +156,11 @@ def _opened(path: Path) -> Any:
     named = printable(str(path))
     stream = open_regular(path, MOST_BYTES, "a table in Parquet")
     try:
-        found = parquet.ParquetFile(stream)
+        found = parquet.ParquetFile(stream, read_dictionary=list(texts))
         metadata = found.metadata
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         unpacked = sum(group.total_byte_size for group in groups)
+        _ = found.schema_arrow  # a type that Arrow does not have
     except (ArrowException, OSError, ValueError, OverflowError) as error:
         stream.close()
         raise BadInput(f"{named} is no table in Parquet: {shorten(printable(str(error)))}") from None
@@ -174,9 +185,9 @@ def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str
     `BadInput` for a table that lacks a column, or has another type in it.
     """
     import numpy as np
-    from pyarrow import ArrowException, compute, types
+    from pyarrow import ArrowException, types
 
-    opened = _opened(file.path)
+    opened = _opened(file.path, list(texts))
     named = printable(str(file.path))
     schema = opened.schema_arrow
     wanted = [*integers, *texts, LATENCY]
@@ -186,6 +197,8 @@ def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str
         raise BadInput(f"{named} has no column {missing[0]}; it has {shorten(', '.join(map(printable, schema.names)))}")
     for name in having:
         kind = schema.field(name).type
+        if types.is_dictionary(kind):
+            kind = kind.value_type
         is_text = types.is_string(kind) or types.is_large_string(kind)
         is_number = types.is_integer(kind) or (name == LATENCY and types.is_floating(kind))
         if not (is_text if name in texts else is_number):
@@ -194,7 +207,7 @@ def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str
         table = opened.read(columns=having)
         rows = table.num_rows
         whole = {
-            name: table.column(name).fill_null(-1).to_numpy().astype(np.int64)
+            name: table.column(name).cast("int64").fill_null(-1).to_numpy().astype(np.int64)
             if name in having
             else np.full(rows, default, np.int64)
             for name, default in integers.items()
@@ -204,15 +217,26 @@ def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str
             if name not in having:
                 words[name] = Words.same(str(default), rows)
                 continue
-            coded = compute.dictionary_encode(table.column(name).fill_null("")).combine_chunks()
-            words[name] = Words(
-                [printable(str(v))[:200] for v in coded.dictionary.to_pylist()],
-                coded.indices.to_numpy().astype(np.int64),
-            )
+            words[name] = _words(table.column(name), f"{named}: the column {name}")
         seconds = table.column(LATENCY).fill_null(float("nan")).to_numpy().astype(float) * 1e-3
     except (ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise BadInput(f"{named} cannot be read: {shorten(printable(str(error)))}") from None
     return RawColumns(whole, words, seconds)
+
+
+def _words(column: Any, named: str) -> Words:
+    """A column of texts. A text takes memory once, however many rows have it."""
+    import numpy as np
+    from pyarrow import compute, types
+
+    coded = column if types.is_dictionary(column.type) else compute.dictionary_encode(column)
+    chunks = coded.unify_dictionaries().chunks
+    texts = chunks[0].dictionary if chunks else ()
+    if len(texts) > MOST_WORDS:
+        raise BadInput(f"{named} has {len(texts)} different texts; at most {MOST_WORDS} are read")
+    values = [printable(str(text.as_py() or "")[:200]) for text in texts]
+    codes = [chunk.indices.cast("int64").fill_null(len(values)).to_numpy(zero_copy_only=False) for chunk in chunks]
+    return Words([*values, ""], np.concatenate([np.zeros(0, np.int64), *codes]))
 
 
 LATENCY = "latency"
@@ -243,7 +267,7 @@ class Words:
 
 @dataclass(frozen=True)
 class RawColumns:
-    """RawColumns of a table, as they are in the file."""
+    """Columns of a table, as they are in the file."""
 
     integers: dict[str, Array]
     words: dict[str, Words]

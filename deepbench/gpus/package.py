@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, Unavailable, shorten
@@ -38,6 +39,7 @@ MOST_BYTES = 256 * 2**20
 MOST_UNPACKED = 2 * 2**30
 MOST_ROWS = 5_000_000
 MOST_TABLES = 20_000
+MOST_COLUMNS = 200
 MOST_WORDS = 10_000
 SUFFIX = "_perf.parquet"
 
@@ -144,33 +146,31 @@ def facts(file: TableFile) -> tuple[str, ...]:
 
 def row_count(file: TableFile) -> int:
     """How many rows a table has, by its last bytes."""
-    return int(_opened(file.path).metadata.num_rows)
+    with _opened(file.path) as (_, metadata):
+        return int(metadata.num_rows)
 
 
-def _opened(path: Path, texts: Sequence[str] = ()) -> Any:
-    """The table, opened, with columns that repeat few texts; `BadInput` says what is wrong with it."""
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
+    """A table and its metadata. `BadInput` says what is wrong with it, also while it is read."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise Unavailable("Parquet tables need PyArrow", remedy=REMEDY) from None
     named = printable(str(path))
-    stream = open_regular(path, MOST_BYTES, "a table in Parquet")
-    try:
-        found = parquet.ParquetFile(stream, read_dictionary=list(texts))
-        metadata = found.metadata
-        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        unpacked = sum(group.total_byte_size for group in groups)
-        _ = found.schema_arrow  # a type that Arrow does not have
-    except (ArrowException, OSError, ValueError, OverflowError) as error:
-        stream.close()
-        raise BadInput(f"{named} is no table in Parquet: {shorten(printable(str(error)))}") from None
-    if metadata.num_rows > MOST_ROWS or unpacked > MOST_UNPACKED or metadata.num_columns > 200:
-        stream.close()
-        raise BadInput(
-            f"{named} has {metadata.num_rows} rows, {metadata.num_columns} columns and {unpacked} bytes; "
-            f"at most {MOST_ROWS}, 200 and {MOST_UNPACKED} are read"
-        )
-    return found
+    with open_regular(path, MOST_BYTES, "a table in Parquet") as stream:
+        try:
+            metadata = parquet.read_metadata(stream)
+            unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+            rows, columns = metadata.num_rows, metadata.num_columns
+            if not (0 <= rows <= MOST_ROWS and 0 <= unpacked <= MOST_UNPACKED and columns <= MOST_COLUMNS):
+                raise BadInput(
+                    f"{named} has {rows} rows, {columns} columns and {unpacked} bytes; "
+                    f"at most {MOST_ROWS}, {MOST_COLUMNS} and {MOST_UNPACKED} are read"
+                )
+            yield stream, metadata
+        except (ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+            raise BadInput(f"{named} cannot be read as a table in Parquet: {shorten(printable(str(error)))}") from None
 
 
 def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str, str | None]) -> RawColumns:
@@ -185,47 +185,49 @@ def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str
     `BadInput` for a table that lacks a column, or has another type in it.
     """
     import numpy as np
-    from pyarrow import ArrowException, types
 
-    opened = _opened(file.path, list(texts))
-    named = printable(str(file.path))
-    schema = opened.schema_arrow
-    wanted = [*integers, *texts, LATENCY]
-    having = [name for name in wanted if schema.get_field_index(name) >= 0]
-    missing = [n for n in wanted if n not in having and (n == LATENCY or {**integers, **texts}[n] is None)]
-    if missing:
-        raise BadInput(f"{named} has no column {missing[0]}; it has {shorten(', '.join(map(printable, schema.names)))}")
-    for name in having:
-        kind = schema.field(name).type
-        if types.is_dictionary(kind):
-            kind = kind.value_type
-        is_text = types.is_string(kind) or types.is_large_string(kind)
-        is_number = types.is_integer(kind) or (name == LATENCY and types.is_floating(kind))
-        if not (is_text if name in texts else is_number):
-            raise BadInput(f"{named}: the column {name} has the type {printable(str(kind))}")
-    try:
+    with _opened(file.path) as (stream, metadata):
+        from pyarrow import parquet, types
+
+        named = printable(str(file.path))
+        # A text takes memory once, however many rows have it: some kilobytes could become terabytes.
+        repeated = {metadata.schema.column(i).path for i in range(metadata.num_columns)} & set(texts)
+        opened = parquet.ParquetFile(stream, metadata=metadata, read_dictionary=sorted(repeated))
+        schema = opened.schema_arrow
+        wanted = [*integers, *texts, LATENCY]
+        having = [name for name in wanted if schema.get_field_index(name) >= 0]
+        missing = [n for n in wanted if n not in having and (n == LATENCY or {**integers, **texts}[n] is None)]
+        if missing:
+            names = shorten(", ".join(map(printable, schema.names)))
+            raise BadInput(f"{named} has no column {missing[0]}; it has {names}")
+        for name in having:
+            kind = schema.field(name).type
+            if types.is_dictionary(kind):
+                kind = kind.value_type
+            is_text = types.is_string(kind) or types.is_large_string(kind)
+            is_number = types.is_integer(kind) or (name == LATENCY and types.is_floating(kind))
+            if not (is_text if name in texts else is_number):
+                raise BadInput(f"{named}: the column {name} has the type {shorten(printable(str(kind)))}")
         table = opened.read(columns=having)
         rows = table.num_rows
         whole = {
-            name: table.column(name).cast("int64").fill_null(-1).to_numpy().astype(np.int64)
+            name: table.column(name).cast("int64").fill_null(-1).to_numpy()
             if name in having
             else np.full(rows, default, np.int64)
             for name, default in integers.items()
         }
-        words = {}
-        for name, default in texts.items():
-            if name not in having:
-                words[name] = Words.same(str(default), rows)
-                continue
-            words[name] = _words(table.column(name), f"{named}: the column {name}")
-        seconds = table.column(LATENCY).fill_null(float("nan")).to_numpy().astype(float) * 1e-3
-    except (ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise BadInput(f"{named} cannot be read: {shorten(printable(str(error)))}") from None
-    return RawColumns(whole, words, seconds)
+        words = {
+            name: _words(table.column(name), f"{named}: the column {name}")
+            if name in having
+            else Words.same(str(default), rows)
+            for name, default in texts.items()
+        }
+        milliseconds = table.column(LATENCY).cast("float64").fill_null(float("nan")).to_numpy()
+    return RawColumns(whole, words, milliseconds * 1e-3)
 
 
 def _words(column: Any, named: str) -> Words:
-    """A column of texts. A text takes memory once, however many rows have it."""
+    """A column of texts, by the different ones."""
     import numpy as np
     from pyarrow import compute, types
 

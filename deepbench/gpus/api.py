@@ -118,9 +118,7 @@ def rank(
 
     package.require_folder()
     names = [package.find(name) for name in machines]
-    priced = {package.find(name): price for name, price in (prices or {}).items()}
-    if unknown := [name for name in priced if name not in names]:
-        raise BadInput(f"--price names {unknown[0]}, which is not ranked; ranked are {', '.join(names)}")
+    priced = _priced(prices, names)
     found = ranking.rank(suite, names, phase, settings or {}, format_named(precision), framework, priced, devices)
     return Report.of_parts(tables.parts(found), lambda: tables.values(found))
 
@@ -169,7 +167,7 @@ def predict(
     names = [package.find(name) for name in on]
     if twice := [name for name in names if names.count(name) > 1]:
         raise BadInput(f"a GPU is named twice: {twice[0]}; name each once")
-    priced = {package.find(name): price for name, price in (prices or {}).items()}
+    priced = _priced(prices, names)
     if not {"decode", "prefill"} <= set(model_of(model).phases):
         raise BadInput(f"{shorten(model)} has no phases prefill and decode; servers are predicted of language models")
     kind = format_named(precision)
@@ -205,6 +203,14 @@ def predict(
         raise BadInput(next(iter(left_out.values()), f"{data} groups divide none of 1, 2, 4 and 8 GPUs"))
     ordered = tables.ordered(served, priced)
     return Report.of_parts(tables.parts(ordered, priced, left_out), lambda: tables.values(ordered, priced))
+
+
+def _priced(prices: Mapping[str, float] | None, names: Sequence[str]) -> dict[str, float]:
+    """Prices by GPU; `BadInput` for a GPU that is not one of these."""
+    found = {package.find(name): price for name, price in (prices or {}).items()}
+    if others := [name for name in found if name not in names]:
+        raise BadInput(f"--price names {others[0]}, which is not among the GPUs: {', '.join(names)}")
+    return found
 
 
 def hardware(machine: str) -> Hardware:

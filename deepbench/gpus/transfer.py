@@ -52,7 +52,7 @@ def predicted(
     trees = fit.grown(np.concatenate(columns), np.concatenate(wanted), len(family.categories) + 1, leaves=63)
     base = fit.roofline_s(family, kernels, page, FLOOR_S)
     each = [
-        trees.predict(_features(family, kernels, page, np.full(len(base), number), base), num_threads=2)
+        trees.predict(_features(family, kernels, page, np.full(len(base), number), base), num_threads=1)
         for number in sorted(set(frameworks))
     ]
     found: Array = base * np.exp(np.median(each, axis=0))

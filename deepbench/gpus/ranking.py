@@ -160,7 +160,7 @@ def rank(
     phases = [name for name in model.phases if name in ("decode", "prefill")]
     if not phases:
         raise BadInput(f"{suite} has no phase decode or prefill; GPUs are ranked by the steps of language models")
-    chosen_phase = phase or phases[0]
+    chosen_phase = phase or ("decode" if "decode" in phases else phases[0])
     if chosen_phase not in phases:
         raise BadInput(f"{suite} has the phases {', '.join(phases)} to rank GPUs by, found {shorten(chosen_phase)!r}")
     given = {"phase": chosen_phase, **settings}
@@ -207,6 +207,8 @@ def _candidate(
         try:
             parts = parts_of(suite, phase, pairs, kind)
         except BadInput as error:
+            if fixed or devices is not None:
+                raise
             if first is None:
                 first = Candidate(machine, used, 0.0, 0.0, False, 0, reason=str(error), price_per_h=price)
             continue

@@ -191,7 +191,7 @@ def model_of(name: str) -> models.ModelSuite:
     base = split_name(name)[0]
     path = _path_of(base)
     if path is None or not phases_of(base):
-        raise BadInput(f"{shorten(base)!r} is no model{_unknown(base) if path is None else ''}")
+        raise BadInput(_unknown(base) if path is None else f"{shorten(base)!r} is no model")
     return _model(path)
 
 

@@ -176,6 +176,8 @@ def rank(
         _candidate(suite, name, chosen_phase, chosen, fixed, kind, framework, (prices or {}).get(name), devices)
         for name in names
     ]
+    if all(candidate.reason for candidate in found):
+        raise BadInput(f"{found[0].machine} cannot be ranked: {found[0].reason}")
     by: By = "cost" if all(c.cost is not None for c in found if c.is_ranked) and any(map(_has_cost, found)) else "time"
 
     def order(candidate: Candidate) -> tuple[bool, float]:

@@ -166,6 +166,9 @@ def rank(
     given = {"phase": chosen_phase, **settings}
     _, chosen = model.chosen(given)
     fixed = {name: int(settings[name]) for name in DIVISION if name in settings}
+    used = fixed.get("tensor", 1) * fixed.get("data", 1)
+    if fixed and devices not in (None, used):
+        raise BadInput(f"{devices} devices are wanted, and the sizes of the model divide it over {used}; leave one out")
     names = [package.find(name) for name in machines]
     if twice := [name for name in names if names.count(name) > 1]:
         raise BadInput(f"a GPU is named twice: {twice[0]}; name each once")
@@ -173,6 +176,8 @@ def rank(
         _candidate(suite, name, chosen_phase, chosen, fixed, kind, framework, (prices or {}).get(name), devices)
         for name in names
     ]
+    if all(candidate.reason for candidate in found):
+        raise BadInput(f"{found[0].machine} cannot be ranked: {found[0].reason}")
     by: By = "cost" if all(c.cost is not None for c in found if c.is_ranked) and any(map(_has_cost, found)) else "time"
 
     def order(candidate: Candidate) -> tuple[bool, float]:

@@ -188,7 +188,10 @@ def test_exchanges_count_bytes_and_leave_out_those_with_a_launch(gpu):
     )
     gpu(
         "comm/vllm/1/custom_allreduce",
-        [row(allreduce_dtype="bfloat16", backend=f"vllm_{kind}", num_gpus=n) for n, kind in ((2, "graph"), (4, "eager"))],
+        [
+            row(allreduce_dtype="bfloat16", backend=f"vllm_{kind}", num_gpus=n)
+            for n, kind in ((2, "graph"), (4, "eager"))
+        ],
     )
     gpu("comm/trtllm/1/custom_allreduce", [row(allreduce_dtype="bfloat16", implementation="auto")])
 
@@ -281,13 +284,17 @@ def test_a_damaged_index_is_made_again(gpu, text):
 
 
 # So many short times that no time looks like that of the host.
-SHORT = [r for kind in ("bfloat16", "fp8") for m in range(1, 20) for r in products((m, 8, 8), seconds=2e-6, gemm_dtype=kind)]
+SHORT = [
+    r for kind in ("bfloat16", "fp8") for m in range(1, 20) for r in products((m, 8, 8), seconds=2e-6, gemm_dtype=kind)
+]
 
 
 def marks_of(gpu, rows):
     gpu("gemm/vllm/1/gemm", [*SHORT, *rows])
     found = table("h100_sxm", "linear")
-    return {kernel_at(found.kernels, i)["k"]: int(found.marks[i]) for i in range(len(found)) if found.kernels["n"][i] > 8}
+    return {
+        kernel_at(found.kernels, i)["k"]: int(found.marks[i]) for i in range(len(found)) if found.kernels["n"][i] > 8
+    }
 
 
 def test_rows_above_the_peak_are_marked(gpu):
@@ -363,7 +370,9 @@ def test_a_sheet_is_read_in_si_units(gpus):
 
 
 def test_what_a_sheet_does_not_state_is_unknown(folder):
-    (folder / "new.yaml").write_text("gpu:\n  mem_bw: 1e12\n  bfloat16_tc_flops: 1.5e14\n  power: null\n  fp8_tc_flops:\n")
+    (folder / "new.yaml").write_text(
+        "gpu:\n  mem_bw: 1e12\n  bfloat16_tc_flops: 1.5e14\n  power: null\n  fp8_tc_flops:\n"
+    )
     page = sheet.sheet("new")
 
     assert (None, None, None, None) == (page.memory_bytes, page.power_w, page.link_bytes_per_s, page.devices_per_node)

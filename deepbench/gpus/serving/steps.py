@@ -214,7 +214,7 @@ def held(suite: str, division: tuple[tuple[str, int], ...], kind: ServedFormat) 
             cached += part.count * attention.BYTES[k["cache"]] * 576
     model = model_of(suite)
     words, hidden = model.sizes.get("vocabulary", 0), model.sizes.get("hidden", 0)
-    if isinstance(words, int) and isinstance(hidden, int):
+    if isinstance(words, int) and isinstance(hidden, int) and not model.sizes.get("tied", 0):  # the logits have them
         weights += 2.0 * words * hidden / dict(division).get("tensor", 1)
     return Held(weights, cached)
 

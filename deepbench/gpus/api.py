@@ -120,9 +120,7 @@ def rank(
 
     package.require_folder()
     names = [package.find(name) for name in machines]
-    priced = {package.find(name): price for name, price in (prices or {}).items()}
-    if unknown := [name for name in priced if name not in names]:
-        raise BadInput(f"--price names {unknown[0]}, which is not ranked; ranked are {', '.join(names)}")
+    priced = _priced(prices, names)
     found = ranking.rank(suite, names, phase, settings or {}, format_named(precision), framework, priced, devices)
     return Report.of_parts(tables.parts(found), lambda: tables.values(found))
 
@@ -171,7 +169,7 @@ def predict(
     names = [package.find(name) for name in on]
     if twice := [name for name in names if names.count(name) > 1]:
         raise BadInput(f"a GPU is named twice: {twice[0]}; name each once")
-    priced = {package.find(name): price for name, price in (prices or {}).items()}
+    priced = _priced(prices, names)
     if not {"decode", "prefill"} <= set(model_of(model).phases):
         raise BadInput(f"{shorten(model)} has no phases prefill and decode; servers are predicted of language models")
     kind = format_named(precision)
@@ -209,6 +207,14 @@ def predict(
     return Report.of_parts(tables.parts(ordered, priced, left_out), lambda: tables.values(ordered, priced))
 
 
+def _priced(prices: Mapping[str, float] | None, names: Sequence[str]) -> dict[str, float]:
+    """Prices by GPU; `BadInput` for a GPU that is not one of these."""
+    found = {package.find(name): price for name, price in (prices or {}).items()}
+    if others := [name for name in found if name not in names]:
+        raise BadInput(f"--price names {others[0]}, which is not among the GPUs: {', '.join(names)}")
+    return found
+
+
 def write_page(
     models: Sequence[str],
     machines: Sequence[str],
@@ -240,10 +246,7 @@ def write_page(
         raise BadInput(
             f"name the model alone, found {shorten(with_parameters[0])}; a reader of the page chooses the rest"
         )
-    priced = {package.find(name): price for name, price in (prices or {}).items()}
-    if unknown := [name for name in priced if name not in names]:
-        raise BadInput(f"--price names {unknown[0]}, which is not on the page; it has {', '.join(names)}")
-    content = page.content(models, names, priced, progress)
+    content = page.content(models, names, _priced(prices, names), progress)
     html = page.page(content, title or page.TITLE)
     with replacing(Path(output)) as draft:
         draft.write_bytes(html)

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unavailable
 from deepbench.core.files import read_regular, replacing
+from deepbench.core.json_lines import with_checksum, without_checksum
 from deepbench.gpus import package
 from deepbench.gpus.families.family import PRECISIONS, Family, Kernels
-from deepbench.gpus.sheet import Sheet
+from deepbench.gpus.sheet import Sheet, sheet
 from deepbench.gpus.table import FINE, KernelTable, hashed, table
 from deepbench.machine import remembered
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 # Changes when models of an older program must not be used.
-FORMAT = 1
+FORMAT = 2
 
 # Shapes of which one in so many is held out.
 FOLDS = 5
@@ -193,11 +194,11 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
         "seed": 0,
         "deterministic": True,
         "force_row_wise": True,
-        "num_threads": 2,
+        "num_threads": 1,
     }
     data = lightgbm.Dataset(table_of[training], wanted[training], categorical_feature=names)
     trees = lightgbm.train(options, data, TREES)
-    predicted = trees.predict(table_of[held], num_threads=2)
+    predicted = trees.predict(table_of[held], num_threads=1)
     ratios, times = predicted - wanted[held], rows.seconds[held]
     bands = [_held_out(ratios[(times >= low) & (times < high)]) for low, high in pairwise(BANDS)]
     total = _held_out(ratios)
@@ -243,29 +244,30 @@ def fitted(machine: str, family: str, group: tuple[int, ...]) -> Fitted | None:
     name = "-".join([machine, family, *map(str, group), _digest(machine, family)])
     path = remembered.folder() / "gpus" / f"{name}.json"
     with contextlib.suppress(Exception):  # what was kept is damaged or from elsewhere: fit again
-        kept = json.loads(read_regular(path, MOST_BYTES, "a fitted model"))
-        found = _from_plain(kept)
-        _booster(found.text)
-        return found
+        content = read_regular(path, MOST_BYTES, "a fitted model")
+        line = without_checksum(content, required=True)  # trees with a wrong number end the process, or never end
+        found = _from_plain(json.loads(line))
+        if (found.machine, found.family, found.group) == (machine, family, group):
+            _booster(found.text)
+            return found
     new = fit(table(machine, family), group)
     if new is not None:
         with contextlib.suppress(OSError, Exception):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path, ours=True) as draft:
-                draft.write_text(json.dumps(asdict(new)), encoding="utf-8")
+                draft.write_bytes(with_checksum(json.dumps(asdict(new)).encode()))
     return new
 
 
 def _digest(machine: str, family: str) -> str:
-    """A text that changes with the files that a model is fitted to, and with this module."""
+    """A text that changes with the files and the sheet that a model is fitted to, and with this module."""
     from deepbench.gpus.families import families
 
     stems = families()[family].stems
-    facts: list[object] = [FORMAT, TREES, LEAVES, RATE]
+    facts: list[object] = [FORMAT, TREES, LEAVES, RATE, sheet(machine)]
     for file in package.tables(machine):
         if file.stem in stems:
-            status = file.path.stat()
-            facts.append((file.framework, file.version, file.stem, status.st_size, int(status.st_mtime)))
+            facts.append(package.facts(file))
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 

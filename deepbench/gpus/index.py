@@ -6,8 +6,10 @@ import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from deepbench.core.files import read_regular, replacing
+from deepbench.core.json_lines import printable
 from deepbench.gpus import package
 from deepbench.gpus.families import family_of
 from deepbench.machine import remembered
@@ -34,18 +36,25 @@ def contents() -> list[Contents]:
     root = package.folder()
     if root is None:
         return []
-    status = [(machine, (root / "data" / machine).stat().st_mtime_ns) for machine in package.machines()]
-    digest = hashlib.sha256(repr((2, str(root), version(), status)).encode()).hexdigest()[:16]
+    files = [package.facts(file) for machine in package.machines() for file in package.tables(machine)]
+    digest = hashlib.sha256(repr((3, str(root), version(), files)).encode()).hexdigest()[:16]
     path = remembered.folder() / "gpus" / f"index-{digest}.json"
     with contextlib.suppress(Exception):  # damaged, or of another program: count again
-        kept = json.loads(read_regular(path, MOST_BYTES, "an index of tables"))
-        return [Contents(k["machine"], k["rows"], k["families"], k["other"], tuple(k["sources"])) for k in kept]
+        kept = [_from_plain(one) for one in json.loads(read_regular(path, MOST_BYTES, "an index of tables"))]
+        if tuple(one.machine for one in kept) == package.machines():
+            return kept
     found = [_count(machine) for machine in package.machines()]
     with contextlib.suppress(OSError, Exception):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, ours=True) as draft:
             draft.write_text(json.dumps([vars(one) for one in found]), encoding="utf-8")
     return found
+
+
+def _from_plain(kept: dict[str, Any]) -> Contents:
+    families, other = ({printable(name): int(rows) for name, rows in kept[k].items()} for k in ("families", "other"))
+    sources = tuple(printable(text) for text in kept["sources"])
+    return Contents(kept["machine"], int(kept["rows"]), families, other, sources)
 
 
 def version() -> str:

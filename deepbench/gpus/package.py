@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, Unavailable, shorten
@@ -38,6 +39,8 @@ MOST_BYTES = 256 * 2**20
 MOST_UNPACKED = 2 * 2**30
 MOST_ROWS = 5_000_000
 MOST_TABLES = 20_000
+MOST_COLUMNS = 200
+MOST_WORDS = 10_000
 SUFFIX = "_perf.parquet"
 
 # What names of folders look like. Others are left out.
@@ -132,34 +135,42 @@ def _tables(root: Path, machine: str) -> Iterator[TableFile]:
             yield TableFile(machine, family, framework, version, name.removesuffix(SUFFIX), path)
 
 
+def facts(file: TableFile) -> tuple[str, ...]:
+    """What changes when a table is replaced: its place, size and date."""
+    try:
+        status = file.path.stat()
+    except OSError as error:
+        raise BadInput(f"cannot read {printable(str(file.path))}: {error.strerror}") from None
+    return *file.path.parts[-5:], str(status.st_size), str(status.st_mtime_ns)
+
+
 def row_count(file: TableFile) -> int:
     """How many rows a table has, by its last bytes."""
-    return int(_opened(file.path).metadata.num_rows)
+    with _opened(file.path) as (_, metadata):
+        return int(metadata.num_rows)
 
 
-def _opened(path: Path) -> Any:
-    """The table, opened; `BadInput` says what is wrong with it."""
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
+    """A table and its metadata. `BadInput` says what is wrong with it, also while it is read."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise Unavailable("Parquet tables need PyArrow", remedy=REMEDY) from None
     named = printable(str(path))
-    stream = open_regular(path, MOST_BYTES, "a table in Parquet")
-    try:
-        found = parquet.ParquetFile(stream)
-        metadata = found.metadata
-        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        unpacked = sum(group.total_byte_size for group in groups)
-    except (ArrowException, OSError, ValueError, OverflowError) as error:
-        stream.close()
-        raise BadInput(f"{named} is no table in Parquet: {shorten(printable(str(error)))}") from None
-    if metadata.num_rows > MOST_ROWS or unpacked > MOST_UNPACKED or metadata.num_columns > 200:
-        stream.close()
-        raise BadInput(
-            f"{named} has {metadata.num_rows} rows, {metadata.num_columns} columns and {unpacked} bytes; "
-            f"at most {MOST_ROWS}, 200 and {MOST_UNPACKED} are read"
-        )
-    return found
+    with open_regular(path, MOST_BYTES, "a table in Parquet") as stream:
+        try:
+            metadata = parquet.read_metadata(stream)
+            unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+            rows, columns = metadata.num_rows, metadata.num_columns
+            if not (0 <= rows <= MOST_ROWS and 0 <= unpacked <= MOST_UNPACKED and columns <= MOST_COLUMNS):
+                raise BadInput(
+                    f"{named} has {rows} rows, {columns} columns and {unpacked} bytes; "
+                    f"at most {MOST_ROWS}, {MOST_COLUMNS} and {MOST_UNPACKED} are read"
+                )
+            yield stream, metadata
+        except (ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+            raise BadInput(f"{named} cannot be read as a table in Parquet: {shorten(printable(str(error)))}") from None
 
 
 def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str, str | None]) -> RawColumns:
@@ -174,45 +185,60 @@ def read(file: TableFile, integers: Mapping[str, int | None], texts: Mapping[str
     `BadInput` for a table that lacks a column, or has another type in it.
     """
     import numpy as np
-    from pyarrow import ArrowException, compute, types
 
-    opened = _opened(file.path)
-    named = printable(str(file.path))
-    schema = opened.schema_arrow
-    wanted = [*integers, *texts, LATENCY]
-    having = [name for name in wanted if schema.get_field_index(name) >= 0]
-    missing = [n for n in wanted if n not in having and (n == LATENCY or {**integers, **texts}[n] is None)]
-    if missing:
-        raise BadInput(f"{named} has no column {missing[0]}; it has {shorten(', '.join(map(printable, schema.names)))}")
-    for name in having:
-        kind = schema.field(name).type
-        is_text = types.is_string(kind) or types.is_large_string(kind)
-        is_number = types.is_integer(kind) or (name == LATENCY and types.is_floating(kind))
-        if not (is_text if name in texts else is_number):
-            raise BadInput(f"{named}: the column {name} has the type {printable(str(kind))}")
-    try:
+    with _opened(file.path) as (stream, metadata):
+        from pyarrow import parquet, types
+
+        named = printable(str(file.path))
+        # A text takes memory once, however many rows have it: some kilobytes could become terabytes.
+        repeated = {metadata.schema.column(i).path for i in range(metadata.num_columns)} & set(texts)
+        opened = parquet.ParquetFile(stream, metadata=metadata, read_dictionary=sorted(repeated))
+        schema = opened.schema_arrow
+        wanted = [*integers, *texts, LATENCY]
+        having = [name for name in wanted if schema.get_field_index(name) >= 0]
+        missing = [n for n in wanted if n not in having and (n == LATENCY or {**integers, **texts}[n] is None)]
+        if missing:
+            names = shorten(", ".join(map(printable, schema.names)))
+            raise BadInput(f"{named} has no column {missing[0]}; it has {names}")
+        for name in having:
+            kind = schema.field(name).type
+            if types.is_dictionary(kind):
+                kind = kind.value_type
+            is_text = types.is_string(kind) or types.is_large_string(kind)
+            is_number = types.is_integer(kind) or (name == LATENCY and types.is_floating(kind))
+            if not (is_text if name in texts else is_number):
+                raise BadInput(f"{named}: the column {name} has the type {shorten(printable(str(kind)))}")
         table = opened.read(columns=having)
         rows = table.num_rows
         whole = {
-            name: table.column(name).fill_null(-1).to_numpy().astype(np.int64)
+            name: table.column(name).cast("int64").fill_null(-1).to_numpy()
             if name in having
             else np.full(rows, default, np.int64)
             for name, default in integers.items()
         }
-        words = {}
-        for name, default in texts.items():
-            if name not in having:
-                words[name] = Words.same(str(default), rows)
-                continue
-            coded = compute.dictionary_encode(table.column(name).fill_null("")).combine_chunks()
-            words[name] = Words(
-                [printable(str(v))[:200] for v in coded.dictionary.to_pylist()],
-                coded.indices.to_numpy().astype(np.int64),
-            )
-        seconds = table.column(LATENCY).fill_null(float("nan")).to_numpy().astype(float) * 1e-3
-    except (ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise BadInput(f"{named} cannot be read: {shorten(printable(str(error)))}") from None
-    return RawColumns(whole, words, seconds)
+        words = {
+            name: _words(table.column(name), f"{named}: the column {name}")
+            if name in having
+            else Words.same(str(default), rows)
+            for name, default in texts.items()
+        }
+        milliseconds = table.column(LATENCY).cast("float64").fill_null(float("nan")).to_numpy()
+    return RawColumns(whole, words, milliseconds * 1e-3)
+
+
+def _words(column: Any, named: str) -> Words:
+    """A column of texts, by the different ones."""
+    import numpy as np
+    from pyarrow import compute, types
+
+    coded = column if types.is_dictionary(column.type) else compute.dictionary_encode(column)
+    chunks = coded.unify_dictionaries().chunks
+    texts = chunks[0].dictionary if chunks else ()
+    if len(texts) > MOST_WORDS:
+        raise BadInput(f"{named} has {len(texts)} different texts; at most {MOST_WORDS} are read")
+    values = [printable(str(text.as_py() or "")[:200]) for text in texts]
+    codes = [chunk.indices.cast("int64").fill_null(len(values)).to_numpy(zero_copy_only=False) for chunk in chunks]
+    return Words([*values, ""], np.concatenate([np.zeros(0, np.int64), *codes]))
 
 
 LATENCY = "latency"
@@ -243,7 +269,7 @@ class Words:
 
 @dataclass(frozen=True)
 class RawColumns:
-    """RawColumns of a table, as they are in the file."""
+    """Columns of a table, as they are in the file."""
 
     integers: dict[str, Array]
     words: dict[str, Words]

@@ -11,7 +11,11 @@ from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
 
-MOST_BYTES = 2**16
+# The largest sheet of version 0.12.0 has 2,266 bytes. Nested lists take a time that grows with its square.
+MOST_BYTES = 2**14
+
+# What YAML calls nothing.
+_NOTHING = (None, "", "~", "null", "Null", "NULL")
 
 # Keys of sheets for our precisions.
 PEAKS = {
@@ -94,18 +98,24 @@ def sheet(machine: str) -> Sheet:
     named = printable(str(path))
     content = read_regular(path, MOST_BYTES, "a data sheet of a GPU in YAML")
     try:
-        table = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # This loader makes texts, lists and tables, and nothing else: no dates, no sets, no merged tables.
+        table = yaml.load(content, yaml.BaseLoader)
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(f"{named} is no YAML: {shorten(printable(str(error)))}") from None
     gpu, node = (_part(table, name) for name in ("gpu", "node"))
 
     def value(part: dict[str, Any], name: str) -> float | None:
         found = part.get(name)
-        if found is None:
+        if found in _NOTHING:
             return None
-        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < 1e21:
-            raise BadInput(f"{named}: {name} must be a number above 0, found {shorten(printable(repr(found)))}")
-        return float(found)
+        text = found if isinstance(found, str) else "a list or a table"
+        try:
+            number = float(text)
+        except ValueError:
+            number = 0.0
+        if not 0 < number < 1e21:
+            raise BadInput(f"{named}: {name} must be a number above 0, found {shorten(printable(text))}")
+        return number
 
     peak = {name: rate for name, key in PEAKS.items() if (rate := value(gpu, key)) is not None}
     rate = value(gpu, "mem_bw")

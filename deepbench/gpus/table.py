@@ -218,9 +218,10 @@ def _main_versions(files: Sequence[TableFile]) -> list[TableFile]:
 
 
 def version_order(version: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts versions: `1.3.0rc9` before `1.3.0rc20`."""
+    """A key that sorts versions: `1.3.0rc9` before `1.3.0rc20`, then `1.3.0` and `1.3.0.post1`."""
     parts = re.findall(r"\d{1,9}|[a-z]+", version.lower())
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
+    end = (-1, "")
+    return *((int(part), "") if part.isdigit() else (0 if part == "post" else -2, part) for part in parts), end
 
 
 def unmapped_tables(machine: str) -> dict[str, int]:

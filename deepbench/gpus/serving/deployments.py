@@ -116,16 +116,17 @@ def deployments() -> tuple[Deployment, ...]:
     path = package.require_folder() / NAME
     named = printable(str(path))
     text = read_regular(path, MOST_BYTES, "a list of deployments").decode("utf-8", "replace")
-    reader = csv.DictReader(io.StringIO(text))
+    reader = csv.DictReader(io.StringIO(text), restval="")
     wanted = {"id", "mode", "model_path", "system", "backend", "precision", "isl", "osl", "batch_size", "tp_size"}
-    if missing := sorted(wanted - set(reader.fieldnames or ())):
-        raise BadInput(f"{named} has no column {missing[0]}; a list of deployments has {', '.join(sorted(wanted))}")
-    found = []
+    found, number = [], 0
     try:
+        if missing := sorted(wanted - set(reader.fieldnames or ())):
+            raise BadInput(f"{named} has no column {missing[0]}; a list of deployments has {', '.join(sorted(wanted))}")
         for number, row in enumerate(reader, 1):
             if number > MOST_ROWS:
                 raise BadInput(f"{named} has more than {MOST_ROWS} rows")
-            if row["mode"] == "agg" and row["model_path"] in SUITES and (one := _deployment(row)) is not None:
+            is_ours = row["mode"] == "agg" and row["model_path"] in SUITES and package.is_machine(row["system"])
+            if is_ours and (one := _deployment(row)) is not None:
                 found.append(one)
     except csv.Error as error:
         raise BadInput(f"{named}: row {number + 1} is no CSV: {error}") from None
@@ -160,7 +161,7 @@ def _deployment(row: Mapping[str, str]) -> Deployment | None:
         name=printable(row["id"])[:200],
         model=row["model_path"],
         suite=SUITES[row["model_path"]],
-        machine=printable(row["system"])[:64],
+        machine=row["system"].lower(),
         framework=printable(row["backend"])[:64],
         precision=printable(row["precision"])[:16] or "bf16",
         batch=batch,

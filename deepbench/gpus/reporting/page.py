@@ -64,13 +64,7 @@ def content(
     """
     if without := [suite for suite in suites if not set(PHASES) & set(model_of(suite).phases)]:
         raise BadInput(f"{without[0]} has no phase decode or prefill; GPUs are ranked by the steps of language models")
-    asked = [
-        AskedStep(suite, phase, {"batch": str(batch), "context": str(context)}, FORMATS[precision])
-        for suite in suites
-        for phase in PHASES
-        if phase in model_of(suite).phases
-        for precision, batch, context in product(PRECISIONS, BATCHES, CONTEXTS)
-    ]
+    asked = [step for suite in suites for step in _asked(suite)]
     found = rank_all(asked, machines, progress=progress)
     texts = _Texts()
     models: dict[str, dict[str, Any]] = {}
@@ -90,6 +84,17 @@ def content(
         "texts": texts.known,
         "source": SOURCE,
     }
+
+
+def _asked(suite: str) -> list[AskedStep]:
+    model = model_of(suite)
+    phases = [phase for phase in PHASES if phase in model.phases]
+    # A model without experts has nothing in MXFP4, so it would be the same as in bf16.
+    precisions = [name for name in PRECISIONS if name != "mxfp4" or model.sizes.get("experts")]
+    return [
+        AskedStep(suite, phase, {"batch": str(batch), "context": str(context)}, FORMATS[precision])
+        for phase, precision, batch, context in product(phases, precisions, BATCHES, CONTEXTS)
+    ]
 
 
 ROW = (

@@ -44,7 +44,7 @@ def report(
       deepbench report old.jsonl new.jsonl V100 "Xeon Phi"
       deepbench report a.jsonl b.jsonl --application speech --price a=2.5/h
       deepbench report kernels.jsonl --network my.suite
-      deepbench report llm/llama31_70b llm/qwen3_32b h100_sxm l40s --price l40s=0.8/h -o gpus.html
+      deepbench report llm/llama31_70b h100_sxm l40s --price l40s=0.8/h -o g.html
     """
     from deepbench.api.pages import report as write_report
 

@@ -4,6 +4,7 @@ The terminals show what the command prints in a terminal of that width.
 """
 
 import io
+import re
 import shlex
 import sys
 import tempfile
@@ -16,7 +17,11 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from deepbench.core import units
+from deepbench.gpus import package, ranking
+from deepbench.gpus.serving.steps import FORMATS
 from deepbench.reporting import site
+from deepbench.reporting.bars import StackedBar, svg
 from deepbench.reporting.page import content, render
 from deepbench.results.file import read_results, title_of
 from tests.help.terminal import output_of
@@ -44,8 +49,41 @@ def terminal_html(columns: int, words: list[str]) -> str:
     return console.export_html(theme=MONOKAI, inline_styles=True, code_format=TERMINAL)
 
 
+# GPUs that have times in fp8.
+GPUS = ("h100_sxm", "h200_sxm", "b200_sxm", "gb200", "l40s", "rtx_pro_6000_server")
+STEP = ("llm/llama31_70b", "decode", {"batch": "16", "context": "4096"})
+
+# What labels have no room for.
+LEFT_OUT = re.compile(r"^NVIDIA | Server| \(a GPU of it\)")
+
+
+def draw_gpus() -> None:
+    """Draw a step of a model on six GPUs, from published kernel times; a sentence where these are not installed."""
+    if package.folder() is None:
+        print(f"gpus.svg stays as it is: the published kernel times of GPUs are not installed; {package.REMEDY}")
+        return
+    suite, phase, settings = STEP
+    found = ranking.rank(suite, GPUS, phase, settings, FORMATS["fp8"])
+    bars = [
+        StackedBar(
+            f"{LEFT_OUT.sub('', c.sheet.title)} ×{c.devices}",
+            {"time of a step, the median of frameworks": c.time_s},
+            f"{units.seconds(c.time_s)} ({units.seconds(c.interval[0])} to {units.seconds(c.interval[1])})",
+            c.interval,
+        )
+        for c in found.ranked
+    ]
+    title = f"{found.title} in fp8, one step of decode: {settings['batch']} sequences of {settings['context']} tokens"
+    notes = [
+        "A sum of kernels on the fewest GPUs that hold the model. Lines: the spread of frameworks, and errors of",
+        "interpolation. Source: kernel times of NVIDIA's aiconfigurator-core, which nobody here measured or checked.",
+    ]
+    (PICTURES / "gpus.svg").write_text(svg(title, bars, notes), encoding="utf-8")
+
+
 def main() -> None:
-    """Draw terminals, the first screen of a report, one of its cases on a phone, a site, and a comparison."""
+    """Draw terminals, the first screen of a report, one of its cases on a phone, a site, a comparison, and GPUs."""
+    draw_gpus()
     files = sorted((HERE.parent / "results").glob("*.jsonl*"))
     largest = max(files, key=lambda path: path.stat().st_size)
     name = title_of(Path(largest.name))

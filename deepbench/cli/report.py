@@ -36,12 +36,15 @@ def report(
     The first file is compared with each of the others. A machine is one whose results the original DeepBench
     published: see deepbench published list. A reader can change the application and the prices.
 
+    With models and GPUs, the page says which GPU is the best for a model, from published kernel times.
+
     \b
     Examples:
       deepbench report deepbench-20261121-113000.jsonl -o report.html
       deepbench report old.jsonl new.jsonl V100 "Xeon Phi"
       deepbench report a.jsonl b.jsonl --application speech --price a=2.5/h
       deepbench report kernels.jsonl --network my.suite
+      deepbench report llm/llama31_70b h100_sxm l40s --price l40s=0.8/h -o g.html
     """
     from deepbench.api.pages import report as write_report
 
@@ -54,6 +57,7 @@ def report(
         application=application,
         prices=prices_of(prices, files[0]),
         skip_damaged=skip_damaged,
+        progress=True,
     )
     for results in read:
         warn_of_gaps(results)

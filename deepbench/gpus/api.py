@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
+from deepbench.core.progress import Progress, no_progress
 from deepbench.gpus import package
 
 if TYPE_CHECKING:
@@ -211,6 +213,43 @@ def _priced(prices: Mapping[str, float] | None, names: Sequence[str]) -> dict[st
     if others := [name for name in found if name not in names]:
         raise BadInput(f"--price names {others[0]}, which is not among the GPUs: {', '.join(names)}")
     return found
+
+
+def write_page(
+    models: Sequence[str],
+    machines: Sequence[str],
+    output: str | Path,
+    *,
+    title: str | None = None,
+    prices: Mapping[str, float] | None = None,
+    progress: Progress = no_progress,
+) -> None:
+    """Write the page "Which GPU for my model?".
+
+    Args:
+        models: language models, such as `llm/llama31_70b`.
+        machines: names of GPUs.
+        output: the page; a page that exists is replaced.
+        title: the heading of the page.
+        prices: of a GPU-hour, by name; a reader can change them.
+        progress: is called with each GPU.
+    """
+    from deepbench.core.files import replacing
+    from deepbench.gpus.reporting import page
+
+    package.require_folder()
+    names = [package.find(name) for name in machines]
+    for word, given in (("model", list(models)), ("GPU", names)):
+        if twice := [name for name in given if given.count(name) > 1]:
+            raise BadInput(f"a {word} is named twice: {shorten(twice[0])}; name each once")
+    if with_parameters := [model for model in models if ":" in model]:
+        raise BadInput(
+            f"name the model alone, found {shorten(with_parameters[0])}; a reader of the page chooses the rest"
+        )
+    content = page.content(models, names, _priced(prices, names), progress)
+    html = page.page(content, title or page.TITLE)
+    with replacing(Path(output)) as draft:
+        draft.write_bytes(html)
 
 
 def hardware(machine: str) -> Hardware:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from statistics import median
 from typing import Literal
 
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.progress import Activity, Progress, no_progress
 from deepbench.gpus import package
 from deepbench.gpus.serving.server import USED_MEMORY, WORK_BYTES
 from deepbench.gpus.serving.steps import Part, ServedFormat, StepTime, held, parts_of, step_times
@@ -145,6 +147,17 @@ class ModelRanking:
         return near
 
 
+@dataclass(frozen=True)
+class AskedStep:
+    """One step of a model that GPUs are ranked by."""
+
+    suite: str
+    phase: str | None
+    """None: the first one of decode and prefill that the model has."""
+    settings: Mapping[str, str]
+    format: ServedFormat
+
+
 def rank(
     suite: str,
     machines: Sequence[str],
@@ -156,68 +169,87 @@ def rank(
     devices: int | None = None,
 ) -> ModelRanking:
     """Rank GPUs by a step of a model. `BadInput` for a phase, a setting or a GPU that does not exist."""
-    model = model_of(suite)
-    phases = [name for name in model.phases if name in ("decode", "prefill")]
-    if not phases:
-        raise BadInput(f"{suite} has no phase decode or prefill; GPUs are ranked by the steps of language models")
-    chosen_phase = phase or ("decode" if "decode" in phases else phases[0])
-    if chosen_phase not in phases:
-        raise BadInput(f"{suite} has the phases {', '.join(phases)} to rank GPUs by, found {shorten(chosen_phase)!r}")
-    given = {"phase": chosen_phase, **settings}
-    _, chosen = model.chosen(given)
-    fixed = {name: int(settings[name]) for name in DIVISION if name in settings}
+    fixed = {name: int(settings[name]) for name in DIVISION if settings.get(name, "").isdecimal()}
     used = fixed.get("tensor", 1) * fixed.get("data", 1)
     if fixed and devices not in (None, used):
         raise BadInput(f"{devices} devices are wanted, and the sizes of the model divide it over {used}; leave one out")
+    (found,) = rank_all([AskedStep(suite, phase, settings, kind)], machines, framework, prices, devices)
+    if all(candidate.reason for candidate in found.candidates):
+        raise BadInput(f"{found.candidates[0].machine} cannot be ranked: {found.candidates[0].reason}")
+    return found
+
+
+def rank_all(
+    steps: Sequence[AskedStep],
+    machines: Sequence[str],
+    framework: str | None = None,
+    prices: Mapping[str, float] | None = None,
+    devices: int | None = None,
+    progress: Progress = no_progress,
+) -> list[ModelRanking]:
+    """Rank GPUs by each of many steps, whose kernels are looked up together. `BadInput` as for one step."""
+    chosen = [_chosen(step) for step in steps]
     names = [package.find(name) for name in machines]
     if twice := [name for name in names if names.count(name) > 1]:
         raise BadInput(f"a GPU is named twice: {twice[0]}; name each once")
-    found = [
-        _candidate(suite, name, chosen_phase, chosen, fixed, kind, framework, (prices or {}).get(name), devices)
-        for name in names
-    ]
-    if all(candidate.reason for candidate in found):
-        raise BadInput(f"{found[0].machine} cannot be ranked: {found[0].reason}")
+    by_machine = []
+    for i, name in enumerate(names):
+        progress(Activity(name, i, len(names)))
+        price = (prices or {}).get(name)
+        plans = [_plan(step, name, own, price, devices) for step, own in zip(steps, chosen, strict=True)]
+        by_machine.append(_timed(plans, name, framework))
+    candidates = list(zip(*by_machine, strict=True)) if by_machine else [()] * len(steps)
+    return [_ranking(step, own, found) for step, own, found in zip(steps, chosen, candidates, strict=True)]
+
+
+def _chosen(step: AskedStep) -> tuple[str, dict[str, int]]:
+    """The phase and the parameters of a step, defaults included."""
+    model = model_of(step.suite)
+    phases = [name for name in model.phases if name in ("decode", "prefill")]
+    if not phases:
+        raise BadInput(f"{step.suite} has no phase decode or prefill; GPUs are ranked by the steps of language models")
+    phase = step.phase or ("decode" if "decode" in phases else phases[0])
+    if phase not in phases:
+        raise BadInput(f"{step.suite} has the phases {', '.join(phases)} to rank GPUs by, found {shorten(phase)!r}")
+    return model.chosen({"phase": phase, **step.settings})
+
+
+def _ranking(step: AskedStep, chosen: tuple[str, Mapping[str, int]], found: Sequence[Candidate]) -> ModelRanking:
+    model, (phase, parameters) = model_of(step.suite), chosen
     by: By = "cost" if all(c.cost is not None for c in found if c.is_ranked) and any(map(_has_cost, found)) else "time"
 
     def order(candidate: Candidate) -> tuple[bool, float]:
         return not candidate.is_ranked, candidate.value(by) or 0.0
 
-    return ModelRanking(
-        model.title, suite, chosen_phase, model.unit_of(chosen_phase), chosen, kind, sorted(found, key=order), by
-    )
+    ordered = sorted(found, key=order)
+    return ModelRanking(model.title, step.suite, phase, model.unit_of(phase), parameters, step.format, ordered, by)
 
 
 def _has_cost(candidate: Candidate) -> bool:
     return candidate.is_ranked and candidate.cost is not None
 
 
-def _candidate(
-    suite: str,
-    machine: str,
-    phase: str,
-    chosen: Mapping[str, int],
-    fixed: Mapping[str, int],
-    kind: ServedFormat,
-    framework: str | None,
-    price: float | None,
-    devices: int | None,
-) -> Candidate:
-    own = {name: value for name, value in chosen.items() if name not in DIVISION}
+def _plan(
+    step: AskedStep, machine: str, chosen: tuple[str, Mapping[str, int]], price: float | None, devices: int | None
+) -> tuple[Candidate, Sequence[Part] | None]:
+    """The fewest GPUs that hold the model, without a time, and its kernels on each; None: it cannot be divided so."""
+    suite, (phase, parameters) = step.suite, chosen
+    fixed = {name: int(step.settings[name]) for name in DIVISION if name in step.settings}
+    own = {name: value for name, value in parameters.items() if name not in DIVISION}
     first: Candidate | None = None
     for count in COUNTS if devices is None and not fixed else [devices or 1]:
         division = fixed or divided(suite, count)
         used = division.get("tensor", 1) * division.get("data", 1)
         pairs = tuple(sorted({**own, **division}.items()))
         try:
-            parts = parts_of(suite, phase, pairs, kind)
+            parts = parts_of(suite, phase, pairs, step.format)
         except BadInput as error:
             if fixed or devices is not None:
                 raise
             if first is None:
                 first = Candidate(machine, used, 0.0, 0.0, False, 0, reason=str(error), price_per_h=price)
             continue
-        memory = held(suite, tuple(division.items()), kind)
+        memory = held(suite, tuple(division.items()), step.format)
         cached = memory.cached * own.get("batch", 1) * own.get("context", 1)
         room = USED_MEMORY * (sheet(machine).memory_bytes or 0.0) - WORK_BYTES
         fits = memory.weights + cached <= room
@@ -226,9 +258,9 @@ def _candidate(
         if first is None or not first.fits:
             first = candidate
         if fits or count == COUNTS[-1] or devices is not None or fixed:
-            return _timed(candidate, parts, framework)
+            return candidate, parts
     assert first is not None, "there is at least one number of GPUs"
-    return first
+    return first, None
 
 
 def divided(suite: str, devices: int, data: int = 1, expert: int | None = None) -> dict[str, int]:
@@ -249,14 +281,23 @@ def divided(suite: str, devices: int, data: int = 1, expert: int | None = None) 
     return {**sizes, "expert": spread, "expert_tensor": devices // spread}
 
 
-def _timed(candidate: Candidate, parts: Sequence[Part], framework: str | None) -> Candidate:
-    known = frameworks(candidate.machine, "linear")
+def _timed(
+    plans: Sequence[tuple[Candidate, Sequence[Part] | None]], machine: str, framework: str | None
+) -> list[Candidate]:
+    """The candidates of a GPU with the times of their kernels."""
+    known = frameworks(machine, "linear")
     if framework is not None and framework not in known:
-        return replace(candidate, reason=f"no times of {framework}; there are {', '.join(known)}")
-    found: dict[str, StepTime] = {}
-    for name in [framework] if framework else known:
-        (step,) = step_times([parts], candidate.machine, name)
-        if step.total_s == step.total_s:  # not NaN
-            found[name] = step
-    reason = None if found else "no published times of its kernels in this precision"
-    return replace(candidate, steps=found, reason=reason)
+        absent = f"no times of {framework}; there are {', '.join(known)}"
+        return [candidate if parts is None else replace(candidate, reason=absent) for candidate, parts in plans]
+    planned = [parts for _, parts in plans if parts is not None]
+    by_framework = {name: step_times(planned, machine, name) for name in ([framework] if framework else known)}
+    found, at = [], 0
+    for candidate, parts in plans:
+        if parts is None:
+            found.append(candidate)
+            continue
+        steps = {name: times[at] for name, times in by_framework.items() if not isnan(times[at].total_s)}
+        reason = None if steps else "no published times of its kernels in this precision"
+        found.append(replace(candidate, steps=steps, reason=reason))
+        at += 1
+    return found

@@ -9,6 +9,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from deepbench.core.errors import BadInput, shorten
 
@@ -29,21 +30,9 @@ def evaluate(text: str, value_of: Callable[[str], int]) -> int:
     """
     if len(text) > LONGEST_EXPRESSION:
         raise BadInput(f"an expression has at most {LONGEST_EXPRESSION} characters, found {len(text)}")
-    words = _WORD.findall(text)
-    wrong = BadInput(
-        f"wanted an expression of whole numbers and names with + - * / and parentheses, found {shorten(text)!r}"
-    )
-    if "".join(words) != "".join(text.split()):
-        raise wrong
-    # With a letter in front, words of Python such as `in` are names, too.
-    named = (str(int(word)) if word.isdigit() else word if word in "+-*/()" else f"n{word}" for word in words)
-    try:
-        tree = ast.parse(" ".join(named), mode="eval").body
-    except (SyntaxError, RecursionError, MemoryError):
-        raise wrong from None
-
+    nodes = _parsed(text)
     values: dict[ast.AST, int] = {}
-    for node in reversed([*ast.walk(tree)]):  # operands before what is computed from them
+    for node in nodes:
         match node:
             case ast.Constant(value=int(number)):
                 values[node] = number
@@ -58,5 +47,27 @@ def evaluate(text: str, value_of: Callable[[str], int]) -> int:
             case ast.operator() | ast.expr_context():
                 pass
             case _:
-                raise wrong
-    return values[tree]
+                raise _wrong(text)
+    return values[nodes[-1]]
+
+
+def _wrong(text: str) -> BadInput:
+    return BadInput(
+        f"wanted an expression of whole numbers and names with + - * / and parentheses, found {shorten(text)!r}"
+    )
+
+
+# A model has some hundred expressions, and is evaluated for many batches and lengths.
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> list[ast.AST]:
+    """All nodes of an expression, operands before what is computed from them; the whole is the last one."""
+    words = _WORD.findall(text)
+    if "".join(words) != "".join(text.split()):
+        raise _wrong(text)
+    # With a letter in front, words of Python such as `in` are names, too.
+    named = (str(int(word)) if word.isdigit() else word if word in "+-*/()" else f"n{word}" for word in words)
+    try:
+        tree = ast.parse(" ".join(named), mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError):
+        raise _wrong(text) from None
+    return [*ast.walk(tree)][::-1]

@@ -55,8 +55,8 @@ class StackedBar:
         return sum(self.parts.values())
 
 
-def svg(title: str, bars: Sequence[StackedBar]) -> str:
-    """All bars with the same scale, below a title and a legend."""
+def svg(title: str, bars: Sequence[StackedBar], notes: Sequence[str] = ()) -> str:
+    """All bars with the same scale, below a title and a legend; notes stand below them."""
     names = list(dict.fromkeys(name for bar in bars for name, seconds in bar.parts.items() if seconds > 0))
     spare = iter(SPARE * (len(names) + 1))
     colors = {name: COLORS.get(name) or next(spare) for name in names}
@@ -68,7 +68,8 @@ def svg(title: str, bars: Sequence[StackedBar]) -> str:
     longest = max(every, default=0) or 1.0
     legend, rows = _legend(colors)
     top = TOP + 20 * (rows - 1)
-    height, width_used = top + HIGH * len(bars) + 12, max(float(WIDTH), 20 + CHARACTER * len(title))
+    below = top + HIGH * len(bars) + 12
+    height, width_used = below + 18 * len(notes), max(float(WIDTH), 20 + CHARACTER * len(title))
     lines = list[str]()
     for i, bar in enumerate(bars):
         y, x = top + HIGH * i, float(LEFT)
@@ -97,6 +98,10 @@ def svg(title: str, bars: Sequence[StackedBar]) -> str:
             x = max(x, at)
         lines.append(f'<text x="{x + 6:.1f}" y="{y + 15}">{escape(bar.text)}</text>')
         width_used = max(width_used, x + 16 + CHARACTER * len(bar.text))
+    lines += [
+        f'<text x="10" y="{below + 18 * i + 6}" font-size="12" fill="#505050">{escape(note)}</text>'
+        for i, note in enumerate(notes)
+    ]
     wide = math.ceil(width_used)
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {height}" font-family="sans-serif" '

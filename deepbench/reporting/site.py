@@ -26,6 +26,9 @@ from deepbench.results.file import GZIP, JSONL, ResultFile, damage_text, lines_o
 
 INDEX = "index.json"
 STATE = ".state"
+GPUS = "gpus.html"
+"""A page of `deepbench report MODEL GPU -o`, which the index has a link to where it is in the folder of the site."""
+
 MOST_STATE_BYTES = 64 * 2**20
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
 TEMPLATES = ("head.html", "report.html", "training.html", "index.html")
@@ -415,7 +418,8 @@ def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:
         "The page of a machine shows every kernel: its time, the fastest library, and the share of the limit reached.",
     ]
     data: dict[str, Any] = {"page": "index", "machines": machines, "total": TOTAL}
-    _write_page(out / "index.html", data, "DeepBench results", "Machines", lines, "")
+    gpus = GPUS if (out / GPUS).is_file() else None
+    _write_page(out / "index.html", data, "DeepBench results", "Machines", lines, "", gpus)
     lines = ["Choose two machines to compare the problems that both have, each with its fastest library."]
     data = {"page": "compare", "machines": [{"file": m["file"], "title": m["title"]} for m in machines]}
     _write_page(out / "compare.html", data, "Compare two machines", "Common problems", lines, "")
@@ -429,13 +433,22 @@ def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:
     _write(out / INDEX, to_bytes(index))
 
 
-def _write_page(path: Path, data: Mapping[str, Any], title: str, heading: str, lines: Sequence[str], up: str) -> None:
+def _write_page(
+    path: Path,
+    data: Mapping[str, Any],
+    title: str,
+    heading: str,
+    lines: Sequence[str],
+    up: str,
+    gpus: str | None = None,
+) -> None:
     html = render.filled(
         "index.html",
         title=title,
         heading=heading,
         lines=lines,
         up=up,
+        gpus=gpus,
         embed=data,
         scripts=SITE_SCRIPTS,
         policy=render.site_policy(),

@@ -71,3 +71,13 @@ def test_a_picture_is_as_wide_as_its_longest_text():
 
     assert width >= start + 7 * len(text)
     assert f'<rect width="{width}"' in picture
+
+
+def test_notes_are_lines_below_the_bars():
+    bars = [StackedBar("a", {"products": 2.0}, "")]
+    plain, noted = svg("steps", bars), svg("steps", bars, ["Source: <them>.", "Unchecked."])
+    heights = [float(ET.fromstring(text).get("viewBox").split()[3]) for text in (plain, noted)]
+    lines = [t for t in ET.fromstring(noted).iter(f"{SVG}text") if t.get("font-size") == "12"]
+
+    assert ["Source: <them>.", "Unchecked."] == [t.text for t in lines]
+    assert all(heights[0] <= float(t.get("y")) < heights[1] for t in lines)

@@ -230,6 +230,19 @@ def test_a_fifo_is_neither_a_result_nor_a_state(tmp_path):
     assert (out / ".state" / "one.json").is_file()
 
 
+def test_the_index_has_a_link_to_a_page_of_gpus_in_its_folder(tmp_path):
+    (tmp_path / "results").mkdir()
+    public = tmp_path / "public"
+    site.build(tmp_path / "results", public, with_published=False)
+    without = (public / "index.html").read_text()
+    (public / "gpus.html").write_text("a page")
+    site.build(tmp_path / "results", public, with_published=False)
+
+    assert "gpus.html" not in without
+    assert '<a href="gpus.html">GPUs for language models</a>' in (public / "index.html").read_text()
+    assert "a page" == (public / "gpus.html").read_text()
+
+
 def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "mine").mkdir()

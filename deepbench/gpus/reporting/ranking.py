@@ -14,6 +14,13 @@ SOURCE = (
     "are the spread between frameworks, and the error of interpolation."
 )
 
+NOTES = (
+    "GPUs: the fewest of 1, 2, 4 and 8 that hold the weights, and the keys and values of all sequences.",
+    "energy: at most, at the power of the data sheet. memory: of each GPU.",
+    "measured, between, modelled: shares of the time from rows of the tables, between rows, and from the model.",
+    SOURCE,
+)
+
 
 def money(value: float) -> str:
     """In any currency."""
@@ -22,12 +29,17 @@ def money(value: float) -> str:
 
 def parts(found: ModelRanking) -> list[Part]:
     """What a person reads."""
+    return [[heading(found), *verdict(found)], table(found)]
+
+
+def heading(found: ModelRanking) -> str:
+    """Which step it is."""
     sizes = " ".join(f"{name}={value}" for name, value in found.parameters.items() if value != 1 or name == "batch")
-    head = f"{found.title}, one step of {found.phase}: {sizes}; {found.format.text}"
-    return [[head, *_verdict(found)], table(found)]
+    return f"{found.title}, one step of {found.phase}: {sizes}; {found.format.text}"
 
 
-def _verdict(found: ModelRanking) -> list[str]:
+def verdict(found: ModelRanking) -> list[str]:
+    """Which GPU is the best, and how certain that is."""
     ranked = found.ranked
     if not ranked:
         return ["No GPU has a time of this step and holds the model."]
@@ -46,6 +58,11 @@ def _value(candidate: Candidate, found: ModelRanking) -> str:
     ends, value = candidate.ends(found.by), candidate.value(found.by)
     show = money if found.by == "cost" else units.seconds
     return f"{show(value)} ({show(ends[0])} to {show(ends[1])})" if value is not None and ends else "–"
+
+
+def note(candidate: Candidate) -> str | None:
+    """Why it has no rank."""
+    return candidate.reason or (None if candidate.fits else "does not fit into the memory")
 
 
 def table(found: ModelRanking) -> Table:
@@ -74,7 +91,7 @@ def table(found: ModelRanking) -> Table:
                 "interpolated": candidate.share("interpolated"),
                 "modelled": candidate.share("modelled"),
                 "frameworks": ", ".join(candidate.steps),
-                "note": candidate.reason or (None if candidate.fits else "does not fit into the memory"),
+                "note": note(candidate),
             }
         )
     shown = [
@@ -94,13 +111,7 @@ def table(found: ModelRanking) -> Table:
         Column("frameworks", narrow=6),
         Column("note"),
     ]
-    notes = [
-        "GPUs: the fewest of 1, 2, 4 and 8 that hold the weights, and the keys and values of all sequences.",
-        "energy: at most, at the power of the data sheet. memory: of each GPU.",
-        "measured, between, modelled: shares of the time from rows of the tables, between rows, and from the model.",
-        SOURCE,
-    ]
-    return Table(shown, rows, notes).without_empty_columns()
+    return Table(shown, rows, NOTES).without_empty_columns()
 
 
 def values(found: ModelRanking) -> dict[str, Any]:

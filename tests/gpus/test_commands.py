@@ -229,7 +229,7 @@ def test_what_if_predicts_the_times_on_a_gpu(here, speech):
 def test_what_if_without_the_package_says_how_to_get_it(without_package, speech):
     said = refused("whatif", speech, "--on", "h100_sxm")
     assert (
-        'expected a file of hardware (docs/what-if.md); data sheets of GPUs are in a package: pip install "deep' in said
+        'expected a file of hardware (docs/what-if.md); data sheets of GPUs are in a package: pip install "aiconf' in said
     )
 
 
@@ -254,7 +254,7 @@ WRONG = [
     (("rank", MODEL, "h100_sxm", "h100_sxm"), "a GPU is named twice: h100_sxm"),
     (("rank", MODEL, "h100_sxm", "--phase", "train"), "has the phases prefill, decode to rank GPUs by, found 'train'"),
     (("rank", MODEL, "h100_sxm", "--phase", "x"), "has the phases prefill, decode to rank GPUs by, found 'x'"),
-    (("rank", MODEL, "h100_sxm", "--set", "x=3"), "has no parameter 'x' in the phase prefill"),
+    (("rank", MODEL, "h100_sxm", "--set", "x=3"), "has no parameter 'x' in the phase decode"),
     (("rank", MODEL, "h100_sxm", "--set", "tensor=x"), "tensor must be a whole number"),
     (("rank", MODEL, "h100_sxm", "--set", "tensor=3"), "tensor must divide heads; found heads=32, tensor=3"),
     (("rank", MODEL, "h100_sxm", "--devices", "3"), "tensor must divide heads; found heads=32, tensor=3"),
@@ -317,14 +317,14 @@ def without_package(monkeypatch):
 
 @pytest.mark.parametrize("words", USES, ids=lambda words: words[0])
 def test_without_the_package_a_sentence_says_how_to_get_it(without_package, words):
-    assert 'pip install "deepbench-kernels[gpus]"' in refused(*words)
+    assert 'pip install "aiconfigurator-core<0.13"' in refused(*words)
 
 
 def test_without_the_package_the_list_has_the_machines_of_the_original(without_package):
     done = run_here(("published", "list"))
     assert 0 == done.code
     assert "V100" in done.output
-    assert 'pip install "deepbench-kernels[gpus]"' in " ".join(done.output.split())
+    assert 'pip install "aiconfigurator-core<0.13"' in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize("missing", ["pyarrow", "lightgbm", "yaml"])
@@ -342,7 +342,7 @@ def test_without_a_library_a_sentence_says_how_to_get_it(gpus, monkeypatch, tmp_
     monkeypatch.setattr(builtins, "__import__", importing)
     said = refused("rank", MODEL, "h100_sxm")
     assert {"pyarrow": "PyArrow", "lightgbm": "LightGBM", "yaml": "PyYAML"}[missing] in said
-    assert 'pip install "deepbench-kernels[gpus]"' in said
+    assert 'pip install "aiconfigurator-core<0.13"' in said
 
 
 def test_the_command_as_a_process(gpus, deepbench):

@@ -11,7 +11,7 @@ from typing import Any
 from deepbench.core.files import read_regular, replacing
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
-from deepbench.gpus.families import family_of
+from deepbench.gpus.families import families, family_of
 from deepbench.machine import remembered
 
 MOST_BYTES = 2**20
@@ -52,9 +52,9 @@ def contents() -> list[Contents]:
 
 
 def _from_plain(kept: dict[str, Any]) -> Contents:
-    families, other = ({printable(name): int(rows) for name, rows in kept[k].items()} for k in ("families", "other"))
-    sources = tuple(printable(text) for text in kept["sources"])
-    return Contents(kept["machine"], int(kept["rows"]), families, other, sources)
+    own = {families()[name].name: int(rows) for name, rows in kept["families"].items()}
+    other = {printable(name): int(rows) for name, rows in kept["other"].items()}
+    return Contents(kept["machine"], int(kept["rows"]), own, other, tuple(map(printable, kept["sources"])))
 
 
 def version() -> str:

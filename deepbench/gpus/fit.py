@@ -176,6 +176,8 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
     if len(rows) < LEAST_ROWS:
         return None
     held = fold_of(family, rows.kernels) == 0
+    if held.all():
+        return None
     floor_s = float(np.quantile(rows.seconds, 0.001))
     base = roofline_s(family, rows.kernels, sheet, floor_s)
     table_of = features(family, rows.kernels, sheet, rows.source, base)
@@ -198,7 +200,7 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
     }
     data = lightgbm.Dataset(table_of[training], wanted[training], categorical_feature=names)
     trees = lightgbm.train(options, data, TREES)
-    predicted = trees.predict(table_of[held], num_threads=1)
+    predicted = trees.predict(table_of[held], num_threads=1) if held.any() else np.zeros(0)
     ratios, times = predicted - wanted[held], rows.seconds[held]
     bands = [_held_out(ratios[(times >= low) & (times < high)]) for low, high in pairwise(BANDS)]
     total = _held_out(ratios)

@@ -59,6 +59,9 @@ def test_gpus_are_listed_before_the_machines_of_the_original(here):
     total = 1400 + 432 + 864 + 560 + 240 + 120 + 144 + 216 + 224 + 144 + 3
     assert [("h100_sxm", str(total)), ("l40s", str(total))] == [(row["machine"], row["results"]) for row in found[:2]]
     assert "NVIDIA Tesla V100" == found[2]["machine"]
+
+
+def test_the_list_of_gpus_fits_into_80_columns(here):
     assert "h100_sxm" in here("published", "list")
 
 
@@ -184,6 +187,13 @@ def test_results_are_compared_with_a_gpu(here, tmp_path):
     assert "mine.jsonl and NVIDIA H100 SXM 80GB: 2 kernels in common" in text
     found = json.loads(here("compare", "mine.jsonl", "h100_sxm", "--json"))
     assert {"trtllm", "vllm"} == set(found["cases"][0]["by_framework"])
+
+
+def test_results_without_a_published_kernel_end_in_a_sentence(here, tmp_path):
+    softmax = "softmax rows=4 columns=4 forward bf16 {backend} threads=1"
+    samples.write(tmp_path / "mine.jsonl", [samples.measured("reference", text=softmax)])
+    said = refused("compare", "mine.jsonl", "l40s")
+    assert "mine.jsonl has no kernel that l40s has published times of" in said
 
 
 def test_an_unusual_result_stands_out(here, tmp_path):

@@ -8,7 +8,7 @@
 - Unseen framework: the median of the other frameworks for the same kernel stands for the left-out one.
 - Unseen GPU: no row of the GPU takes part; only its data sheet is known.
 
-It takes about ten minutes on two cores; fitting all tables, which is timed alone, takes a few of them.
+It takes about twenty minutes on one core; fitting all tables, which is timed alone, takes some of them.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def main() -> None:
             except BadInput:
                 continue
             for group in fit.groups(rows):
-                begun = time.perf_counter()
+                begun = time.process_time()
                 model = fit.fit(rows, group)
-                fitting_s += time.perf_counter() - begun
+                fitting_s += time.process_time() - begun
                 if model is None or model.total is None:
                     continue
                 fitted += 1
@@ -117,7 +117,7 @@ def page(body: list[list[str]], fitting_s: float, fitted: int) -> list[str]:
         "`python benchmarks/gpu_model.py --write` writes this page. [serving.md](serving.md#kernels) has the model.",
         "",
         f"Tables of aiconfigurator-core {version()}. Errors are median / mean of |predicted / measured - 1| in %.",
-        f"Fitting {fitted} models took {fitting_s:.0f} s on two cores. Rows that cannot be are left out.",
+        f"Fitting {fitted} models took {fitting_s:.0f} CPU seconds. Rows that cannot be are left out.",
         "",
         "- **Unseen shapes**: a fifth of the shapes, whatever their framework, takes no part in the fit. 95 %: what",
         "  the measured time may be, relative to the predicted one.",

@@ -11,6 +11,10 @@ from typing import Any
 from deepbench.core.files import read_regular, replacing
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
+<<<<<<< HEAD
+=======
+from deepbench.gpus.families import families, family_of
+>>>>>>> gpus-tests
 from deepbench.machine import remembered
 
 MOST_BYTES = 2**20
@@ -51,9 +55,9 @@ def contents() -> list[Contents]:
 
 
 def _from_plain(kept: dict[str, Any]) -> Contents:
-    families, other = ({printable(name): int(rows) for name, rows in kept[k].items()} for k in ("families", "other"))
-    sources = tuple(printable(text) for text in kept["sources"])
-    return Contents(kept["machine"], int(kept["rows"]), families, other, sources)
+    own = {families()[name].name: int(rows) for name, rows in kept["families"].items()}
+    other = {printable(name): int(rows) for name, rows in kept["other"].items()}
+    return Contents(kept["machine"], int(kept["rows"]), own, other, tuple(map(printable, kept["sources"])))
 
 
 def version() -> str:

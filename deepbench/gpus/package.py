@@ -37,7 +37,7 @@ REMEDY = 'pip install "aiconfigurator-core<0.13" pyarrow pyyaml lightgbm (90 MB)
 # The largest table of version 0.12.0 has 11 MB and 126,360 rows.
 MOST_BYTES = 256 * 2**20
 MOST_UNPACKED = 2 * 2**30
-MOST_ROWS = 5_000_000
+MOST_ROWS = 1_000_000
 MOST_TABLES = 20_000
 MOST_COLUMNS = 200
 MOST_WORDS = 10_000

@@ -63,6 +63,8 @@ def choose(
 
     family = family_named(op, machine)
     rows = table(machine, family.name, every_version)
+    if not len(rows):
+        raise BadInput(f"{machine}: none of the {rows.unmapped} rows of {family.title} is like a kernel of ours")
     names = [name for name in family.keys if name not in family.categories]
     refuse_unknown(sizes, names, f"{family.title} have no size", "they have")
     kept = np.ones(len(rows), bool)

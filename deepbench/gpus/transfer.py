@@ -1,7 +1,8 @@
 """The time of kernels on a GPU without any table: from the tables of other GPUs, and both data sheets.
 
-The same roofline and trees as in `fit.py`. The trees see what makes one GPU like another: how often its units are
-filled, how much of the operands its cache holds, and the ratio of its peak to its bandwidth and to its power.
+The same roofline and trees as in `fit.py`. The trees see how long the arithmetic and the traffic take by the data sheet,
+how often the units are filled, and how much of the operands the cache holds. They do not see which GPU it is: with the
+ratio of peak and bandwidth, or of peak and power, they took an H200 for an A100.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def rows_of(machine: str, family_name: str, group: tuple[int, ...]) -> KernelTab
 
 
 def _features(family: Family, kernels: Kernels, page: Sheet, source: Array, base: Array) -> Array:
-    """Those of a fit on one GPU, and ratios of the data sheet, in front of the names."""
+    """Those of a fit on one GPU, and times by the data sheet, in front of the names."""
     import numpy as np
 
     own = fit.features(family, kernels, page, source, base)
@@ -84,8 +85,6 @@ def _features(family: Family, kernels: Kernels, page: Sheet, source: Array, base
         np.log2(np.maximum(work.flop / peaks, 1e-9)),
         np.log2(work.bytes / page.bytes_per_s),
         np.log2(work.bytes / page.chip.cache_bytes),
-        np.log2(peaks / page.bytes_per_s),
-        np.log2(peaks / (page.power_w or 500.0)),
     ]
     names = len(family.categories) + 1
     return np.concatenate([own[:, :-names], np.stack(shares, axis=1), own[:, -names:]], axis=1)

@@ -218,6 +218,24 @@ def test_a_table_with_few_different_sizes_has_a_model_or_none(folder, sizes):
     assert found.seconds[1] > 0
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_tables_whose_shapes_are_all_held_out_or_none(folder, is_held):
+    write_sheet(folder, "h100_sxm")
+    family = families()["linear"]
+    m = np.arange(1, 3000)
+    folds = fit.fold_of(family, {"m": m, "n": 0 * m + 64, "k": 0 * m + 64, "type": 0 * m})
+    chosen = m[(folds == 0) == is_held][:200].tolist()
+    rows = [{"gemm_dtype": "fp8", "m": size, "n": 64, "k": 64, "latency": 0.01} for size in chosen]
+    write(folder, "h100_sxm", "gemm/vllm/1/gemm", rows)
+    found = fit.fit(table("h100_sxm", "linear"), (1,))
+
+    assert (found is None) == is_held
+    if found is not None:
+        assert found.total is None
+        low, high = found.interval(np.array([1e-5]))
+        assert low[0] <= 0.5 < 2 <= high[0]
+
+
 # ---- remembered models
 
 

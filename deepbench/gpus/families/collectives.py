@@ -36,18 +36,18 @@ class Collectives(Family):
     categories = ("op",)
 
     def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
-        """Bytes of the larger side."""
+        """Bytes of the larger side; one GPU exchanges nothing."""
         import numpy as np
 
-        op = columns.words["op_name"].mapped(THEIRS)
+        op, ranks = columns.words["op_name"].mapped(THEIRS), columns.integers["num_gpus"]
         sizes = np.maximum(
             columns.words["nccl_dtype"].mapped(BYTES, 0), columns.words["allreduce_dtype"].mapped(BYTES, 0)
         )
         backend = columns.words["backend"]
         is_eager = backend.mapped({name: 1 for name in backend.values if "eager" in name}, 0)
         return {
-            "op": np.where((sizes > 0) & (is_eager == 0), op, -1),
-            "ranks": columns.integers["num_gpus"],
+            "op": np.where((sizes > 0) & (is_eager == 0) & (ranks > 1), op, -1),
+            "ranks": ranks,
             "bytes": np.minimum(columns.integers["message_size"], 2**50) * sizes,
         }
 

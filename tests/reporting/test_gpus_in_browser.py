@@ -118,6 +118,19 @@ def test_a_gpu_that_does_not_hold_the_model_has_a_sentence_in_place_of_its_bar(v
     assert "No GPU has a time of this step and holds the model." == page.inner_text(".answer")
 
 
+def test_a_model_without_any_time_is_said_to_have_none(visit, package):
+    content = pages.content([SMALL, LARGE], GPUS[:1])
+    content["models"][1]["steps"].clear()
+    (package / "none.html").write_bytes(pages.page(content, "GPUs"))
+    page = visit(package / "none.html")
+    choose(page, "Model", "Llama 3.1 70B")
+
+    assert "No GPU of this page has times of this model." == page.inner_text(".answer")
+    assert 0 == page.locator(".track").count()
+    choose(page, "Model", "Llama 3.2 1B")
+    assert 1 == page.locator(".track").count()
+
+
 def test_a_price_that_is_none_is_not_used(visit, page_file):
     page = visit(page_file)
     price(page, "h100_sxm", "2")

@@ -4,7 +4,7 @@ The measured servers are the rows of `aiconfigurator-core` that serve prompts an
 that we have. A group is a model on a GPU. For each group the constants of the model are fitted to all other groups, so
 no error below is that of a row, or of a twin of it, which the constants have seen.
 
-    pip install "deepbench-kernels[gpus]"
+    pip install -e ".[gpus]"
     python benchmarks/deployments.py                      # prints the tables
     python benchmarks/deployments.py --peer predictions.jsonl
     python benchmarks/deployments.py --peer predictions.jsonl --write
@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from deepbench.core.errors import BadInput
+from deepbench.gpus.index import version
 from deepbench.gpus.serving import server
 from deepbench.gpus.serving.deployments import Deployment, deployments
 from deepbench.gpus.serving.server import ServerSetup, Steps
@@ -100,17 +101,6 @@ def main() -> None:
         CONSTANTS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def version() -> str:
-    """Of the package of tables."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as of
-
-    try:
-        return of("aiconfigurator-core")
-    except PackageNotFoundError:
-        return "of an unknown version"
-
-
 def peer_times(rows: list[Deployment], path: str | None) -> np.ndarray:
     """AIConfigurator's times per output token and to the first token; NaN where it has no answer."""
     known: dict[str, tuple[float, float]] = {}
@@ -169,20 +159,29 @@ def page(
         float(((measured >= low) & (measured <= high)).mean())
         for measured, (low, high) in ((token, found.token_interval), (first, found.first_interval))
     ]
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    for i, row in enumerate(rows):
+        kinds.setdefault((row.model.split("/")[-1], row.machine, row.framework, row.precision), []).append(i)
+    known = [predicted.copy() for predicted in (found.token_s, found.first_s)]
+    for members in kinds.values():
+        i = np.array(members)
+        for predicted, measured in zip(known, (token, first), strict=True):
+            predicted[i] *= np.median(measured[i] / predicted[i])
     lines += [
         "",
         "## All rows",
         "",
         f"Per token {error_text(found.token_s, token)}, first token {error_text(found.first_s, first)}.",
+        f"Even if the factor of each line below were known, {error_text(known[0], token)} and",
+        f"{error_text(known[1], first)} would remain: rows of equal sizes differ by versions of the framework,",
+        "by drafted tokens (of TensorRT-LLM with DeepSeek since January 2026, it seems), by cached prompts, and by how",
+        "requests come. The list states none of these.",
         f"{100 * inside[0]:.1f} % of the times per token, and {100 * inside[1]:.1f} % of those to the first token,",
         "lie in their 95 % interval, which comes from the errors of the other groups.",
         "",
         "| model | GPU | framework | precision | rows | per token | bias | first token | bias |",
         "|---|---|---|---|---:|---:|---:|---:|---:|",
     ]
-    kinds: dict[tuple[str, ...], list[int]] = {}
-    for i, row in enumerate(rows):
-        kinds.setdefault((row.model.split("/")[-1], row.machine, row.framework, row.precision), []).append(i)
     for kind, members in sorted(kinds.items()):
         i = np.array(members)
         biases = [

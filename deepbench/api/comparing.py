@@ -118,6 +118,11 @@ def rank(
     """
     from deepbench.judge import ranking
 
+    if gpus := [name for name in machines if not is_file(name) and wing("gpus").is_machine(name)]:
+        raise BadInput(
+            f"{gpus[0]} has kernel times and no applications; name a language model before the GPUs, such as deepbench "
+            f"rank llm/llama31_70b {gpus[0]}"
+        )
     files: list[Results] = []
     found = _priced(_machines(machines, skip_damaged, files), prices or {})
     rankings = ranking.rankings(found, ranking.competing(tuple(precisions)))

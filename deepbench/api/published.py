@@ -43,7 +43,7 @@ def published(machine: str, *, op: str | None = None, precision: str | None = No
     """
     from deepbench.results import published as data
 
-    name = data.find(machine)
+    name = _find(machine)
     file = data.load(name)
     records = [
         r
@@ -61,6 +61,19 @@ def published(machine: str, *, op: str | None = None, precision: str | None = No
     plan = file.header["plan"]
     plan = {**plan, "cases": [planned for planned in plan["cases"] if planned["case"] in kept]}
     return Results(replace(file, header={**file.header, "plan": plan}, records=records))
+
+
+def _find(machine: str) -> str:
+    """The machine of the original with this name; `BadInput` also says how to get newer GPUs, where there are none."""
+    from deepbench.results import published as data
+
+    try:
+        return data.find(machine)
+    except BadInput as error:
+        gpus = wing("gpus")
+        if gpus.machines():
+            raise
+        raise BadInput(f"{error}; kernel times of newer GPUs are in a package: {gpus.REMEDY}") from None
 
 
 def against_published(results: Results, machine: str | None) -> Report:
@@ -81,7 +94,7 @@ def against_published(results: Results, machine: str | None) -> Report:
                 "deepbench/server"
             )
         return Report.of_table(table)
-    name = data.find(machine)
+    name = _find(machine)
     matches = match(results.summaries, name)
     if not matches:
         suites = sorted({book["suite"] for book in data.workbooks(name)})

@@ -15,13 +15,13 @@ from deepbench.cli.streams import print_for_programs
 def published() -> None:
     """Results that Baidu's DeepBench published from 2016 to 2019, and NVIDIA's kernel times of ten newer GPUs.
 
-    The kernel times are in a package of 82 MB: pip install "deepbench-kernels[gpus]".
+    The kernel times are in a package of 82 MB: pip install -e ".[gpus]".
 
     \b
     Examples:
       deepbench published list
       deepbench published show V100 --op gemm
-      deepbench published show h100_sxm --op linear --precision fp8 --where n=8192,k=8192
+      deepbench published show h100_sxm --op linear --where n=8192,k=8192
       deepbench compare mine.jsonl V100
     """
 

@@ -53,7 +53,7 @@ def rank(
       deepbench rank a.jsonl b.jsonl --application "Speech Recognition"
       deepbench rank a.jsonl b.jsonl --price a=2.5/h --price b=1.9/h
       deepbench rank a.jsonl b.jsonl --precision 16
-      deepbench rank llm/llama31_70b h100_sxm h200_sxm l40s --set batch=32 --set context=4096 --precision fp8
+      deepbench rank llm/llama31_70b h100_sxm h200_sxm l40s --set batch=32
     """
     from deepbench.api.comparing import is_model, rank_gpus
 

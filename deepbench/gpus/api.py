@@ -32,7 +32,7 @@ def machines() -> tuple[str, ...]:
 def machine_rows() -> list[dict[str, Any]]:
     """A row for each GPU, for the list of published machines."""
     from deepbench.gpus.index import contents
-    from deepbench.gpus.reporting.published import machine_rows as rows
+    from deepbench.gpus.reporting.machines import machine_rows as rows
 
     return rows(contents())
 

@@ -167,7 +167,6 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
     """The model of a group of kernels; None where there are too few rows."""
     import numpy as np
 
-    lightgbm = _library()
     family, sheet = rows.family, rows.sheet
     chosen = rows.marks == FINE
     for name, value in zip(family.groups, group, strict=True):
@@ -183,21 +182,7 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
     training = np.flatnonzero(~held)
     if len(training) > MOST_ROWS:
         training = np.random.default_rng(0).choice(training, MOST_ROWS, replace=False)
-    count = table_of.shape[1]
-    names = list(range(count - len(family.categories) - 1, count))
-    options = {
-        "objective": "l1",
-        "learning_rate": RATE,
-        "num_leaves": LEAVES,
-        "min_data_in_leaf": 5,
-        "verbose": -1,
-        "seed": 0,
-        "deterministic": True,
-        "force_row_wise": True,
-        "num_threads": 1,
-    }
-    data = lightgbm.Dataset(table_of[training], wanted[training], categorical_feature=names)
-    trees = lightgbm.train(options, data, TREES)
+    trees = grown(table_of[training], wanted[training], len(family.categories) + 1)
     predicted = trees.predict(table_of[held], num_threads=1)
     ratios, times = predicted - wanted[held], rows.seconds[held]
     bands = [_held_out(ratios[(times >= low) & (times < high)]) for low, high in pairwise(BANDS)]
@@ -210,6 +195,31 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
     sources = tuple(source.text for source in rows.sources)
     text = trees.model_to_string()
     return Fitted(rows.machine, family.name, group, sources, floor_s, text, tuple(bands), total, ranges)
+
+
+def grown(columns: Array, wanted: Array, names: int, leaves: int = LEAVES) -> Any:
+    """Trees for the logarithms that are wanted; the last so many columns are numbers of names."""
+    lightgbm = _library()
+    count = columns.shape[1]
+    options = {
+        "objective": "l1",
+        "learning_rate": RATE,
+        "num_leaves": leaves,
+        "min_data_in_leaf": 5,
+        "verbose": -1,
+        "seed": 0,
+        "deterministic": True,
+        "force_row_wise": True,
+        "num_threads": 1,  # with two, each waits for the other, 30 times as long on a busy machine
+    }
+    data = lightgbm.Dataset(columns, wanted, categorical_feature=list(range(count - names, count)))
+    return lightgbm.train(options, data, TREES)
+
+
+def framework_number(framework: str) -> int:
+    """A number for a framework that is the same on every GPU."""
+    known = ("sglang", "trtllm", "vllm", "nccl")
+    return known.index(framework) if framework in known else len(known)
 
 
 def _held_out(ratios: Array) -> ModelErrors | None:

@@ -11,7 +11,6 @@ from typing import Any
 from deepbench.core.files import read_regular, replacing
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
-from deepbench.gpus.families import family_of
 from deepbench.machine import remembered
 
 MOST_BYTES = 2**20
@@ -58,17 +57,15 @@ def _from_plain(kept: dict[str, Any]) -> Contents:
 
 
 def version() -> str:
-    """Of the package; empty where it is unknown."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as of
-
-    try:
-        return of("aiconfigurator-core")
-    except PackageNotFoundError:
-        return ""
+    """Of the package, by the folder that describes it; empty where there is none."""
+    root = package.folder()
+    folders = sorted(root.parent.parent.glob(f"{package.PACKAGE}-*.dist-info")) if root is not None else []
+    name = folders[0].name if len(folders) == 1 else ""
+    return printable(name.removeprefix(f"{package.PACKAGE}-").removesuffix(".dist-info"))[:32]
 
 
 def _count(machine: str) -> Contents:
+    from deepbench.gpus.families import family_of
     from deepbench.gpus.table import version_order
 
     own: dict[str, int] = {}

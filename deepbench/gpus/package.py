@@ -1,6 +1,6 @@
 """The Python package `aiconfigurator-core`: kernel times of ten GPUs in Parquet tables, data sheets, and deployments.
 
-Its tables are read where the package is installed (`pip install "deepbench-kernels[gpus]"`), or in the folder that
+Its tables are read where the package is installed (`pip install -e ".[gpus]"`), or in the folder that
 `DEEPBENCH_GPU_TABLES` names. Nothing of the package is executed or imported:
 
     systems/<gpu>.yaml                                              the data sheet
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "aiconfigurator_core"
 FOLDER = "DEEPBENCH_GPU_TABLES"
-REMEDY = 'pip install "deepbench-kernels[gpus]" (82 MB)'
+REMEDY = 'pip install "aiconfigurator-core<0.13" pyarrow pyyaml lightgbm (90 MB)'
 
 # The largest table of version 0.12.0 has 11 MB and 126,360 rows.
 MOST_BYTES = 256 * 2**20

@@ -169,7 +169,13 @@ def rank(
     devices: int | None = None,
 ) -> ModelRanking:
     """Rank GPUs by a step of a model. `BadInput` for a phase, a setting or a GPU that does not exist."""
+    fixed = {name: int(settings[name]) for name in DIVISION if settings.get(name, "").isdecimal()}
+    used = fixed.get("tensor", 1) * fixed.get("data", 1)
+    if fixed and devices not in (None, used):
+        raise BadInput(f"{devices} devices are wanted, and the sizes of the model divide it over {used}; leave one out")
     (found,) = rank_all([AskedStep(suite, phase, settings, kind)], machines, framework, prices, devices)
+    if all(candidate.reason for candidate in found.candidates):
+        raise BadInput(f"{found.candidates[0].machine} cannot be ranked: {found.candidates[0].reason}")
     return found
 
 
@@ -202,7 +208,7 @@ def _chosen(step: AskedStep) -> tuple[str, dict[str, int]]:
     phases = [name for name in model.phases if name in ("decode", "prefill")]
     if not phases:
         raise BadInput(f"{step.suite} has no phase decode or prefill; GPUs are ranked by the steps of language models")
-    phase = step.phase or phases[0]
+    phase = step.phase or ("decode" if "decode" in phases else phases[0])
     if phase not in phases:
         raise BadInput(f"{step.suite} has the phases {', '.join(phases)} to rank GPUs by, found {shorten(phase)!r}")
     return model.chosen({"phase": phase, **step.settings})
@@ -238,6 +244,8 @@ def _plan(
         try:
             parts = parts_of(suite, phase, pairs, step.format)
         except BadInput as error:
+            if fixed or devices is not None:
+                raise
             if first is None:
                 first = Candidate(machine, used, 0.0, 0.0, False, 0, reason=str(error), price_per_h=price)
             continue

@@ -110,9 +110,8 @@ class KernelTable:
         """Rows that differ by more than `NEIGHBOUR` from the interpolation of both neighbours in the swept size."""
         import numpy as np
 
-        others = [name for name in self.family.keys if name != self.family.sweep]
         sweep = self.kernels[self.family.sweep]
-        group = hashed([*(self.kernels[name] for name in others if not _follows(name, self.family)), self.source])
+        group = hashed([*self.family.line(self.kernels), self.source])
         order = np.lexsort((sweep, group))
         g, x, y = group[order], np.log(np.maximum(sweep[order], 1)), np.log(self.seconds[order])
         inner = np.zeros(len(order), bool)
@@ -141,11 +140,6 @@ class KernelTable:
             if floor > HOST_S:
                 found |= rows & (self.seconds < OF_FLOOR * floor)
         return found
-
-
-def _follows(name: str, family: Family) -> bool:
-    """Whether a key changes with the one that is swept."""
-    return {name, family.sweep} == {"queries", "keys"}
 
 
 def hashed(columns: Sequence[Array]) -> Array:

@@ -47,10 +47,8 @@ FARTHEST = 1.5
 
 @dataclass(frozen=True)
 class Lines:
-    """Rows in lines: all with equal keys but the swept one, in its order."""
+    """Rows in lines (`Family.line`), in the order of the swept size."""
 
-    others: tuple[str, ...]
-    """The keys that are equal in a line."""
     groups: Array
     """A number for each line and source, sorted."""
     position: Array
@@ -77,14 +75,12 @@ class Lookup:
         import numpy as np
 
         family, fine = self.rows.family, np.sort(self.order)
-        others = tuple(n for n in family.keys if n != family.sweep and {n, family.sweep} != {"queries", "keys"})
-        if family.name.endswith("decode"):
-            others = tuple(n for n in family.keys if n != family.sweep)
-        group = hashed([*(self.rows.kernels[name][fine] for name in others), self.rows.source[fine]])
+        kernels = {name: values[fine] for name, values in self.rows.kernels.items()}
+        group = hashed([*family.line(kernels), self.rows.source[fine]])
         groups, index = np.unique(group, return_inverse=True)
-        position = index.ravel() * GAP + np.log(np.maximum(self.rows.kernels[family.sweep][fine], 1))
+        position = index.ravel() * GAP + np.log(np.maximum(kernels[family.sweep], 1))
         order = np.argsort(position)
-        return Lines(others, groups, position[order], np.log(self.rows.seconds[fine][order]))
+        return Lines(groups, position[order], np.log(self.rows.seconds[fine][order]))
 
 
 @lru_cache(maxsize=64)
@@ -162,15 +158,16 @@ def _between(found: Lookup, codes: Sequence[int], kernels: Kernels, seconds: Arr
     """Fill in times that lie between two rows which differ in the swept size alone, on a line of the logarithms."""
     import numpy as np
 
+    family, line = found.rows.family, found.lines
     for code in codes:
-        line = found.lines
         open_rows = np.flatnonzero(np.isnan(seconds))
         if not len(open_rows) or len(line.position) < 2:
             return
-        group = hashed([*(kernels[name][open_rows] for name in line.others), np.full(len(open_rows), code)])
+        part = {name: values[open_rows] for name, values in kernels.items()}
+        group = hashed([*family.line(part), np.full(len(open_rows), code)])
         at = np.minimum(np.searchsorted(line.groups, group), len(line.groups) - 1)
         known = line.groups[at] == group
-        wanted = at * GAP + np.log(np.maximum(kernels[found.rows.family.sweep][open_rows], 1))
+        wanted = at * GAP + np.log(np.maximum(part[family.sweep], 1))
         after = np.clip(np.searchsorted(line.position, wanted), 1, len(line.position) - 1)
         low, high = line.position[after - 1], line.position[after]
         inside = known & (low >= at * GAP) & (high < (at + 1) * GAP) & (high - low <= FARTHEST)

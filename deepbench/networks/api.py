@@ -358,8 +358,15 @@ def _hardware(source: str | Path) -> Hardware:
     from deepbench.networks.what_if.hardware import Hardware
 
     gpus = wing("gpus")
-    found: Hardware = gpus.hardware(source) if gpus.is_machine(source) else Hardware.load(str(source))
-    return found
+    if gpus.is_machine(source):
+        found: Hardware = gpus.hardware(source)
+        return found
+    try:
+        return Hardware.load(str(source))
+    except BadInput as error:
+        if gpus.machines() or Path(source).exists():
+            raise
+        raise BadInput(f"{error}; data sheets of GPUs are in a package: {gpus.REMEDY}") from None
 
 
 def _step(network: Trace | str | Path) -> Trace:

@@ -190,8 +190,10 @@ def model_of(name: str) -> models.ModelSuite:
     """The model with this name, with or without parameters; `BadInput` if it is none."""
     base = split_name(name)[0]
     path = _path_of(base)
-    if path is None or not phases_of(base):
-        raise BadInput(f"{shorten(base)!r} is no model{_unknown(base) if path is None else ''}")
+    if path is None:
+        raise BadInput(_unknown(base))
+    if not phases_of(base):
+        raise BadInput(f"{shorten(base)!r} is no model")
     return _model(path)
 
 

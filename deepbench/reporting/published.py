@@ -34,15 +34,15 @@ def machines(gpus: Sequence[Mapping[str, Cell]] = (), remedy: str = "") -> Table
     """One row per machine; `gpus` are the rows of those with tables, and the remedy says how to get them."""
     rows: list[Mapping[str, Cell]] = []
     for name in published.machines():
-        books, records = published.workbooks(name), [s.record for s in published.summaries(name)]
+        books, found = published.workbooks(name), published.overview(name)
         rows.append(
             {
                 "machine": name,
                 "year": published.year_of(name),
                 "suites": ", ".join(book["suite"].removeprefix("deepbench/") for book in books),
-                "results": published.numbers_of(name),
-                "precisions": ", ".join(sorted({r["precision"] for r in records})),
-                "ops": ", ".join(dict.fromkeys(r["op"] for r in records)),
+                "results": found.numbers,
+                "precisions": ", ".join(found.precisions),
+                "ops": ", ".join(found.ops),
                 "software": "; ".join(dict.fromkeys(book["software"] for book in books)),
                 "source": "Baidu's DeepBench",
             }

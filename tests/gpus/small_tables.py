@@ -8,7 +8,6 @@ with the operations and bytes that are counted here, row by row, and not by the 
 """
 
 import functools
-import gc
 import itertools
 import sys
 
@@ -291,4 +290,3 @@ def forget():
             for value in vars(module).values():
                 if isinstance(value, functools._lru_cache_wrapper):
                     value.cache_clear()
-    gc.collect()

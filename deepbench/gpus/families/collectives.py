@@ -62,8 +62,9 @@ class Collectives(Family):
     def case(self, kernel: Mapping[str, int]) -> str | None:
         """In 16 bits, with as many numbers as have the same bytes."""
         op = OPS[kernel["op"]]
-        n = kernel["bytes"] // 2 // (1 if op in ("all_reduce", "all_to_all") else kernel["ranks"])
-        return f"{op} n={n} bf16 ranks={kernel['ranks']}" if n else None
+        n, ranks = kernel["bytes"] // 2, kernel["ranks"]
+        is_whole = kernel["bytes"] % 2 == 0 and (op == "all_reduce" or n % ranks == 0)
+        return f"{op} n={n} bf16 ranks={ranks}" if is_whole else None
 
     def precision_name(self, kernel: Mapping[str, int]) -> str:
         """By bytes, so none."""

@@ -59,6 +59,13 @@ class Family(ABC):
     def kernels(self, columns: RawColumns, stem: str) -> dict[str, Array]:
         """The keys of all rows; a row that no operation of ours is like has -1 in its first key."""
 
+    def line(self, kernels: Kernels) -> list[Array]:
+        """What is equal in kernels that differ in the swept size alone. With queries, as many keys are added."""
+        if self.sweep == "queries":
+            others = [kernels[name] for name in self.keys if name not in ("queries", "keys")]
+            return [*others, kernels["keys"] - kernels["queries"]]
+        return [kernels[name] for name in self.keys if name != self.sweep]
+
     @abstractmethod
     def work(self, kernels: Kernels) -> KernelWork:
         """Arithmetic and traffic."""

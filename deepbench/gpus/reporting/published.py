@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from deepbench.core import units
 from deepbench.core.words import count
 from deepbench.gpus.families.family import PRECISIONS
-from deepbench.gpus.index import Contents, version
+from deepbench.gpus.index import Contents
 from deepbench.gpus.published import Chosen, Near, unusual
 from deepbench.gpus.sheet import sheet
 from deepbench.gpus.table import MARKS
 from deepbench.gpus.times import HOW
 from deepbench.reporting.cases import time_cell
-from deepbench.reporting.compare import ratio_columns
 from deepbench.reporting.table import Cell, Column, Part, Table, number, time_text
 
 UNCHECKED = (
@@ -24,27 +24,6 @@ MOST_SHOWN = 40
 
 RATES = ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"))
 BANDWIDTHS = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"))
-
-
-def machine_rows(found: Sequence[Contents]) -> list[dict[str, Cell]]:
-    """Rows of GPUs for the list of published machines."""
-    source = f"aiconfigurator-core {version()}".strip()
-    return [
-        {
-            "machine": one.machine,
-            "year": None,
-            "suites": None,
-            "results": one.rows,
-            "precisions": None,
-            "ops": ", ".join([*one.families, *([f"{len(one.other)} other tables"] if one.other else [])]),
-            "software": "; ".join(one.sources),
-            "source": source,
-            "title": sheet(one.machine).title,
-            "by_family": ", ".join(f"{name} {rows}" for name, rows in one.families.items()),
-            "not_mapped": ", ".join(f"{name} {rows}" for name, rows in one.other.items()),
-        }
-        for one in found
-    ]
 
 
 def rows(chosen: Chosen, most: int) -> Table:
@@ -149,9 +128,6 @@ def overview(machine: str, found: Contents) -> list[Part]:
     return [head, Table(columns, shown, notes)]
 
 
-RATIO = ratio_columns("ours_over_published", "vs published")
-
-
 def near_parts(found: Sequence[Near], machine: str, file: str) -> list[Part]:
     """Our results next to published ones: a sentence per operation, and a row per case."""
     flags = unusual(found)
@@ -159,6 +135,12 @@ def near_parts(found: Sequence[Near], machine: str, file: str) -> list[Part]:
         f"{file} and {sheet(machine).title}: {count(len(found), 'kernel')} in common, {sum(flags)} unusual, "
         f"{sum(n.is_within for n in found)} between the fastest and the slowest framework"
     ]
+    for kind in dict.fromkeys((n.family, str(n.ours.record["precision"])) for n in found):
+        ratios = [n.ratio for n in found if (n.family, n.ours.record["precision"]) == kind and not n.ours.is_disturbed]
+        if ratios:
+            lines.append(
+                f"{kind[0]} {kind[1]}: {median(ratios):.2f} times the published time (median of {len(ratios)})"
+            )
     shown: list[dict[str, Cell]] = []
     for n, flag in zip(found, flags, strict=True):
         disturbed = n.ours.is_disturbed

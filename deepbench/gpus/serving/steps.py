@@ -214,7 +214,7 @@ def held(suite: str, division: tuple[tuple[str, int], ...], kind: ServedFormat) 
             cached += part.count * attention.BYTES[k["cache"]] * 576
     model = model_of(suite)
     words, hidden = model.sizes.get("vocabulary", 0), model.sizes.get("hidden", 0)
-    if isinstance(words, int) and isinstance(hidden, int):
+    if isinstance(words, int) and isinstance(hidden, int) and not model.sizes.get("tied", 0):  # the logits have them
         weights += 2.0 * words * hidden / dict(division).get("tensor", 1)
     return Held(weights, cached)
 
@@ -262,46 +262,29 @@ def step_times(steps: Sequence[Sequence[Part]], machine: str, framework: str) ->
         kernels = times.as_arrays([flat[j][1].kernel for j in rows], families()[name].keys)
         found = _of_framework(machine, name, kernels, framework)
         seconds[rows], low[rows], high[rows], how[rows] = found.seconds, found.low_s, found.high_s, found.how
-    return (
-        [_step_time(i, flat, seconds, low, high, how) for i in range(len(steps))]
-        if len(steps) < 50
-        else _many(len(steps), flat, seconds, low, high, how)
-    )
+    ends = np.cumsum([len(step) for step in steps])
+    found_steps = []
+    for step, end in zip(steps, ends.tolist(), strict=True):
+        own = slice(end - len(step), end)
+        found_steps.append(_step_time(step, seconds[own], low[own], high[own], how[own]))
+    return found_steps
 
 
-def _many(
-    count: int, flat: Sequence[tuple[int, Part]], seconds: Array, low: Array, high: Array, how: Array
-) -> list[StepTime]:
-    """The same as one by one, without looking through all parts for each."""
-    starts: dict[int, list[int]] = {i: [] for i in range(count)}
-    for j, (i, _) in enumerate(flat):
-        starts[i].append(j)
-    return [
-        _step_time(0, [(0, flat[j][1]) for j in own], seconds[own], low[own], high[own], how[own])
-        for own in starts.values()
-    ]
-
-
-def _step_time(
-    step: int, flat: Sequence[tuple[int, Part]], seconds: Array, low: Array, high: Array, how: Array
-) -> StepTime:
+def _step_time(step: Sequence[Part], seconds: Array, low: Array, high: Array, how: Array) -> StepTime:
     by_kind: dict[str, float] = {}
     by_how: dict[str, float] = {}
-    lows = highs = 0.0
     calls: dict[str, int] = {}
-    shared = 0.0
-    for j, (i, part) in enumerate(flat):
-        if i != step:
-            continue
-        total = part.count * float(seconds[j])
+    shared = lows = highs = 0.0
+    for part, time_s, low_s, high_s, code in zip(step, seconds, low, high, how, strict=True):
+        total = part.count * float(time_s)
         if SHARED in part.label:
             shared += total
+        name = times.HOW[int(code)]
         by_kind[part.family] = by_kind.get(part.family, 0.0) + total
-        name = times.HOW[int(how[j])]
         by_how[name] = by_how.get(name, 0.0) + total
-        lows += (part.count * float(seconds[j] - low[j])) ** 2
-        highs += (part.count * float(high[j] - seconds[j])) ** 2
         calls[part.family] = calls.get(part.family, 0) + part.count
+        lows += (part.count * float(time_s - low_s)) ** 2
+        highs += (part.count * float(high_s - time_s)) ** 2
     # Servers compute the shared experts beside the others, so only the longer of both counts.
     hidden = min(shared, by_kind.get("experts", 0.0))
     if hidden > 0:
@@ -313,7 +296,7 @@ def _step_time(
 
 
 def _of_framework(machine: str, family: str, kernels: dict[str, Array], framework: str) -> times.KernelTimes:
-    """KernelTimes with a framework; where it has none, the median of all others, which is a model of it."""
+    """Times with a framework; where it has none, the median of all others, which is a model of it."""
     import numpy as np
 
     count = len(next(iter(kernels.values())))

@@ -70,7 +70,7 @@ def predict(network: str, by: str, show_all: bool, form: str | None, **words: An
       deepbench predict mymodel.py:build --sweep batch=1,2,4,8 --measure
       deepbench predict vision/resnet18 --set batch=4 --backend onednn --measure
       deepbench predict my.suite --with a.jsonl --with b.jsonl --devices 1,8
-      deepbench predict llm/llama31_70b --on h100_sxm --devices 4 --batch 64 --prompt 1024 --output 1024
+      deepbench predict llm/llama31_70b --on h100_sxm --devices 4 --batch 64
     """
     if words["on"]:
         print_text(_server(network, words), form)

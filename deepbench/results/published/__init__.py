@@ -9,6 +9,8 @@ workbooks. Both gradients of a recurrent layer also appear as their sum, `backwa
 
 from __future__ import annotations
 
+import gzip
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, shorten
+from deepbench.core.json_lines import from_line
 from deepbench.results.file import ResultFile, first_line, read_results
 from deepbench.results.summary import Summary, summarize
 
@@ -96,11 +99,35 @@ def summaries(machine: str) -> list[Summary]:
     return summarize(file.records, file.order)
 
 
-def numbers_of(machine: str) -> int:
+@dataclass(frozen=True)
+class Overview:
+    """What the file of a machine has, in short."""
+
+    numbers: int
     """How many times its workbooks have: those of records, those of the same problem in other rows, and totals."""
-    notes: list[dict[str, Any]] = [s.record["notes"] for s in summaries(machine)]
+    ops: tuple[str, ...]
+    precisions: tuple[str, ...]
+
+
+@cache
+def overview(machine: str) -> Overview:
+    """What the file of a machine has. Its records are not summarized for that, which would take a second for all."""
+    with gzip.open(path_of(machine), "rb") as lines:
+        next(lines)
+        records = [from_line(line) for line in lines]
+    records = [r for r in records if isinstance(r, dict) and "case" in r]
+    notes: list[dict[str, Any]] = [r["notes"] for r in records]
     rows = [row for n in notes if n.get("remark") != SUM for row in (n, *n.get("also_published", ()))]
-    return sum(1 + ("their_total" in row) for row in rows)
+    return Overview(
+        sum(1 + ("their_total" in row) for row in rows),
+        tuple(dict.fromkeys(r["op"] for r in records)),
+        tuple(sorted({r["precision"] for r in records})),
+    )
+
+
+def numbers_of(machine: str) -> int:
+    """How many times its workbooks have."""
+    return overview(machine).numbers
 
 
 @cache

@@ -1,0 +1,135 @@
+"""How well the time model predicts published kernels of GPUs: shapes, frameworks and GPUs that it never saw.
+
+    pip install -e ".[gpus]"
+    python benchmarks/gpu_model.py                # prints the tables
+    python benchmarks/gpu_model.py --write        # writes docs/gpu-model.md
+
+- Unseen shapes: a fifth of the shapes of a table, whatever their framework, takes no part in the fit.
+- Unseen framework: the median of the other frameworks for the same kernel stands for the left-out one.
+- Unseen GPU: no row of the GPU takes part; only its data sheet is known.
+
+It takes about ten minutes on two cores; fitting all tables, which is timed alone, takes a few of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+
+from deepbench.core.errors import BadInput
+from deepbench.gpus import fit, package, transfer
+from deepbench.gpus.families import families
+from deepbench.gpus.index import version
+from deepbench.gpus.table import KernelTable, hashed, kernel_at, table
+
+PAGE = Path(__file__).parents[1] / "docs" / "gpu-model.md"
+
+# Groups with fewer rows are not listed.
+LEAST = 1000
+
+# So many rows, drawn at random, are compared with the model that never saw the GPU.
+MOST_COMPARED = 20_000
+
+
+def pair(errors: np.ndarray) -> str:
+    """`1.8 / 3.2`: median and mean, in percent."""
+    return f"{100 * np.median(errors):.1f} / {100 * errors.mean():.1f}" if len(errors) >= 40 else "–"
+
+
+def of_framework(rows: KernelTable) -> np.ndarray:
+    """Errors of the median of the other sources, for kernels that three or two sources have."""
+    key = hashed([rows.kernels[name] for name in rows.family.keys])
+    order = np.argsort(key, kind="stable")
+    _, starts, counts = np.unique(key[order], return_index=True, return_counts=True)
+    errors = []
+    for size in (2, 3):
+        first = starts[counts == size]
+        times = np.stack([rows.seconds[order][first + i] for i in range(size)], axis=1)
+        for i in range(size):
+            others = np.delete(times, i, axis=1)
+            errors.append(np.abs(np.median(others, axis=1) / times[:, i] - 1))
+    return np.concatenate(errors) if errors else np.zeros(0)
+
+
+def title(rows: KernelTable, group: tuple[int, ...]) -> str:
+    """The type of a group."""
+    if not group:
+        return "all"
+    chosen = np.flatnonzero((fit.group_of(rows.family, rows.kernels) == group).all(axis=1))
+    return rows.family.precision_name(kernel_at(rows.kernels, int(chosen[0])))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write docs/gpu-model.md")
+    parser.add_argument("--gpu", action="append", help="only this GPU; repeatable")
+    options = parser.parse_args()
+    machines = options.gpu or list(package.machines())
+    started, body, fitting_s, fitted = time.perf_counter(), [], 0.0, 0
+    for name in families():
+        for machine in machines:
+            try:
+                rows = table(machine, name)
+            except BadInput:
+                continue
+            for group in fit.groups(rows):
+                begun = time.perf_counter()
+                model = fit.fit(rows, group)
+                fitting_s += time.perf_counter() - begun
+                if model is None or model.total is None:
+                    continue
+                fitted += 1
+                own = transfer.rows_of(machine, name, group)
+                if own is None or len(own) < LEAST:
+                    continue
+                low, high = np.exp(-model.total.high) - 1, np.exp(-model.total.low) - 1
+                unseen = ""
+                if name != "collectives":
+                    others = [other for other in package.machines() if other != machine]
+                    some = own.only(np.random.default_rng(1).permutation(len(own))[:MOST_COMPARED])
+                    times = transfer.predicted(name, group, others, some.kernels, some.sheet)
+                    unseen = pair(np.abs(times / some.seconds - 1)) if times is not None else "–"
+                body.append(
+                    [
+                        *(machine, name, title(rows, group), f"{len(own)}"),
+                        f"{100 * model.total.median:.1f} / {100 * model.total.mean:.1f}",
+                        f"{100 * low:+.0f} … {100 * high:+.0f}",
+                        pair(of_framework(own)),
+                        unseen or "–",
+                    ]
+                )
+                print(" ".join(body[-1]), flush=True)
+    lines = page(body, fitting_s, fitted)
+    print("\n".join(lines[:12]))
+    print(f"{time.perf_counter() - started:.0f} s")
+    if options.write:
+        PAGE.write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def page(body: list[list[str]], fitting_s: float, fitted: int) -> list[str]:
+    """The page, line by line."""
+    lines = [
+        "# Errors of the time model on GPUs",
+        "",
+        "`python benchmarks/gpu_model.py --write` writes this page. [serving.md](serving.md#kernels) has the model.",
+        "",
+        f"Tables of aiconfigurator-core {version()}. Errors are median / mean of |predicted / measured - 1| in %.",
+        f"Fitting {fitted} models took {fitting_s:.0f} s on two cores. Rows that cannot be are left out.",
+        "",
+        "- **Unseen shapes**: a fifth of the shapes, whatever their framework, takes no part in the fit. 95 %: what",
+        "  the measured time may be, relative to the predicted one.",
+        "- **Unseen framework**: the median of the other frameworks for the same kernel stands for the left-out one.",
+        "- **Unseen GPU**: no row of the GPU takes part; only its data sheet is known. Where no other GPU is like",
+        "  it, the error is large: A100 (older libraries), L40S, RTX PRO 6000 and B60 (other memory and launches).",
+        "",
+        "| GPU | operation | type | rows | unseen shapes | 95 % | unseen framework | unseen GPU |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+    ]
+    return [*lines, *(f"| {' | '.join(cells)} |" for cells in body)]
+
+
+if __name__ == "__main__":
+    main()

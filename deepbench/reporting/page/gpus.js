@@ -124,8 +124,7 @@ function tableOf(ranking) {
     number("between", "between", timed((c) => format.percent(c.between))),
     number("modelled", "modelled", timed((c) => format.percent(c.modelled))),
     column("frameworks", "frameworks", timed((c) => c.frameworks)),
-    column("note", "note", (c) => c.note ?? ""),
-  ].filter(({ name, show }) => name === "gpu" || candidates.some((c) => !["–", ""].includes(show(c))));
+  ].filter(({ name, show }) => name === "gpu" || candidates.some((c) => show(c) !== "–"));
   return cardTable("GPUs by this step, the best first", columns, candidates);
 }
 

@@ -184,27 +184,8 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
     training = np.flatnonzero(~held)
     if len(training) > MOST_ROWS:
         training = np.random.default_rng(0).choice(training, MOST_ROWS, replace=False)
-<<<<<<< HEAD
     trees = grown(table_of[training], wanted[training], len(family.categories) + 1)
-    predicted = trees.predict(table_of[held], num_threads=1)
-=======
-    count = table_of.shape[1]
-    names = list(range(count - len(family.categories) - 1, count))
-    options = {
-        "objective": "l1",
-        "learning_rate": RATE,
-        "num_leaves": LEAVES,
-        "min_data_in_leaf": 5,
-        "verbose": -1,
-        "seed": 0,
-        "deterministic": True,
-        "force_row_wise": True,
-        "num_threads": 1,
-    }
-    data = lightgbm.Dataset(table_of[training], wanted[training], categorical_feature=names)
-    trees = lightgbm.train(options, data, TREES)
     predicted = trees.predict(table_of[held], num_threads=1) if held.any() else np.zeros(0)
->>>>>>> gpus-tests
     ratios, times = predicted - wanted[held], rows.seconds[held]
     bands = [_held_out(ratios[(times >= low) & (times < high)]) for low, high in pairwise(BANDS)]
     total = _held_out(ratios)

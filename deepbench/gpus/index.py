@@ -11,10 +11,7 @@ from typing import Any
 from deepbench.core.files import read_regular, replacing
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
-<<<<<<< HEAD
-=======
 from deepbench.gpus.families import families, family_of
->>>>>>> gpus-tests
 from deepbench.machine import remembered
 
 MOST_BYTES = 2**20
@@ -69,7 +66,6 @@ def version() -> str:
 
 
 def _count(machine: str) -> Contents:
-    from deepbench.gpus.families import family_of
     from deepbench.gpus.table import version_order
 
     own: dict[str, int] = {}

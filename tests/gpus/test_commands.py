@@ -238,13 +238,7 @@ def test_what_if_predicts_the_times_on_a_gpu(here, speech):
 
 def test_what_if_without_the_package_says_how_to_get_it(without_package, speech):
     said = refused("whatif", speech, "--on", "h100_sxm")
-<<<<<<< HEAD
-    assert (
-        'expected a file of hardware (docs/what-if.md); data sheets of GPUs are in a package: pip install "aiconf' in said
-    )
-=======
     assert "expected a file of hardware (docs/what-if.md); data sheets of GPUs are in a package: pip install" in said
->>>>>>> gpus-tests
 
 
 # ---- wrong words

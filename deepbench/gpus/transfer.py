@@ -1,8 +1,8 @@
 """The time of kernels on a GPU without any table: from the tables of other GPUs, and both data sheets.
 
 The same roofline and trees as in `fit.py`. The trees see how long the arithmetic and the traffic take by the data
-sheet, how often the units are filled, and how much of the operands the cache holds. They do not see which GPU it is: with the
-ratio of peak and bandwidth, or of peak and power, they took an H200 for an A100.
+sheet, how often the units are filled, and how much of the operands the cache holds. They do not see which GPU it is:
+with the ratio of peak and bandwidth, or of peak and power, they took an H200 for an A100.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ def test_a_folder_with_a_name_that_a_terminal_would_obey(tmp_path, monkeypatch):
     path.write_bytes(good)
     forget()
     (root / "h100_sxm.yaml").write_text("gpu: {mem_bw: x}")
-    assert "h100_sxm.yaml" in refused("published", "list")
+    assert "h100_sxm.yaml" in refused("published", "show", "h100_sxm")
     forget()
 
 

@@ -109,6 +109,37 @@ def main() -> None:
         PAGE.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
+def in_short(body: list[list[str]]) -> list[str]:
+    """Sentences about the cells of the table: the largest errors, and how often a GPU is predicted from others."""
+
+    def errors(cell: str) -> tuple[float, float]:
+        median, _, mean = cell.partition(" / ")
+        return float(median), float(mean)
+
+    products = [errors(cells[4]) for cells in body if cells[1] == "linear" and int(cells[3]) >= 5000]
+    others = [errors(cells[4]) for cells in body if cells[1].startswith("attention")]
+    unseen = [errors(cells[7])[1] for cells in body if cells[7] != "–"]
+    of_products = [errors(cells[7])[1] for cells in body if cells[1] == "linear" and cells[7] != "–"]
+
+    def largest(found: list[tuple[float, float]]) -> str:
+        medians, means = zip(*found, strict=True)
+        return f"{max(medians):.1f} % (median) and {max(means):.1f} % (mean)"
+
+    lines = []
+    if products and others:
+        lines += [
+            f"On unseen shapes, the largest errors are {largest(products)} of products, and",
+            f"{largest(others)} of attention.",
+        ]
+    if unseen and of_products:
+        lines += [
+            f"On an unseen GPU, the mean error is at most 20 % for {sum(e <= 20 for e in of_products)} of "
+            f"{len(of_products)} groups of products, and {sum(e <= 20 for e in unseen)} of",
+            f"{len(unseen)} groups of all operations.",
+        ]
+    return [*lines, ""] if lines else []
+
+
 def page(body: list[list[str]], fitting_s: float, fitted: int) -> list[str]:
     """The page, line by line."""
     lines = [
@@ -119,6 +150,7 @@ def page(body: list[list[str]], fitting_s: float, fitted: int) -> list[str]:
         f"Tables of aiconfigurator-core {version()}. Errors are median / mean of |predicted / measured - 1| in %.",
         f"Fitting {fitted} models took {fitting_s:.0f} CPU seconds. Rows that cannot be are left out.",
         "",
+        *in_short(body),
         "- **Unseen shapes**: a fifth of the shapes, whatever their framework, takes no part in the fit. 95 %: what",
         "  the measured time may be, relative to the predicted one.",
         "- **Unseen framework**: the median of the other frameworks for the same kernel stands for the left-out one.",

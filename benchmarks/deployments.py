@@ -91,6 +91,7 @@ def main() -> None:
         intervals = [server.quantiles(names, m / p) for m, p in ((token, found.token_s), (first, found.first_s))]
         kept = {
             "source": f"{len(rows)} deployments of aiconfigurator-core {version()}, {len(set(groups))} groups",
+            "machines": sorted({row.machine for row in rows}),
             "token_terms": [f"{term.name} ({term.unit})" for term in server.TOKEN_TERMS],
             "first_terms": [f"{term.name} ({term.unit})" for term in server.FIRST_TERMS],
             "token_interval": [round(end, 4) for end in intervals[0]],

@@ -59,7 +59,7 @@ def title(rows: KernelTable, group: tuple[int, ...]) -> str:
     if not group:
         return "all"
     chosen = np.flatnonzero((fit.group_of(rows.family, rows.kernels) == group).all(axis=1))
-    return rows.family.precision_name(kernel_at(rows.kernels, int(chosen[0])))
+    return rows.family.precision_name(kernel_at(rows.kernels, int(chosen[0]))).partition(",")[0]
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from deepbench.gpus import package
 
 if TYPE_CHECKING:
     from deepbench.api.results import Results
+    from deepbench.gpus.serving.server import PredictedServer
     from deepbench.networks.what_if.hardware import Hardware
     from deepbench.reporting.output import Report
 
@@ -87,7 +88,9 @@ def against(results: Results, machine: str) -> Report:
             f"{file} has no kernel that {name} has published times of; it has linear, gemm, causal attention and "
             "exchanges in bf16 and 8 bits; run llm/llama31_70b phase=decode first, for example"
         )
-    return Report.of_parts(tables.near_parts(found, name, file), lambda: tables.near_values(found, name))
+    lines = dict(results.heading())
+    own = printable(lines.get("GPU") or lines.get("machine") or "unknown machine").partition(",")[0]
+    return Report.of_parts(tables.near_parts(found, name, file, own), lambda: tables.near_values(found, name))
 
 
 def rank(
@@ -195,9 +198,9 @@ def predict(
                 except BadInput as error:
                     left_out[name] = str(error)
             # The number of GPUs with the most tokens per second and GPU; one that does not fit only if all do not.
-            own += sorted(tried, key=lambda s: (s.fits, s.tokens_per_s_and_device))[-1:]
+            own += sorted(tried, key=_standing)[-1:]
         if framework is None and len(names) > 1:  # the framework that serves most tokens stands for the GPU
-            own = sorted(own, key=lambda s: (s.fits, s.tokens_per_s_and_device))[-1:]
+            own = sorted(own, key=_standing)[-1:]
         if own:
             left_out.pop(name, None)
         served += own
@@ -250,6 +253,11 @@ def write_page(
     html = page.page(content, title or page.TITLE)
     with replacing(Path(output)) as draft:
         draft.write_bytes(html)
+
+
+def _standing(s: PredictedServer) -> tuple[bool, float]:
+    """The best one has the most tokens per second and GPU; of those that do not hold the model, the most GPUs."""
+    return s.fits, s.tokens_per_s_and_device if s.fits else s.setup.devices
 
 
 def hardware(machine: str) -> Hardware:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 # Changes when models of an older program must not be used.
-FORMAT = 2
+FORMAT = 5
 
 # Shapes of which one in so many is held out.
 FOLDS = 5
@@ -86,8 +86,8 @@ class Fitted:
     errors: tuple[ModelErrors | None, ...]
     """By band of time."""
     total: ModelErrors | None
-    ranges: dict[str, tuple[int, int]]
-    """The smallest and the largest value of each key."""
+    ranges: dict[str, tuple[int, int, int]]
+    """The smallest and the largest value of each size, and what divides all of them: 1, 2, 4 or 8."""
 
     def seconds(self, family: Family, kernels: Kernels, sheet: Sheet, source: int) -> Array:
         """Predicted times of kernels of this group, as the source with this number would have them."""
@@ -113,12 +113,12 @@ class Fitted:
         return np.minimum(low, 1.0), np.maximum(high, 1.0)
 
     def is_within(self, kernels: Kernels) -> Array:
-        """Whether all sizes lie between those of the table, so that the time is interpolated."""
+        """Whether all sizes lie between those of the table, and are aligned as all of its are."""
         import numpy as np
 
         found = np.ones(len(next(iter(kernels.values()))), bool)
-        for name, (low, high) in self.ranges.items():
-            found &= (kernels[name] >= low) & (kernels[name] <= high)
+        for name, (low, high, step) in self.ranges.items():
+            found &= (kernels[name] >= low) & (kernels[name] <= high) & (kernels[name] % step == 0)
         return found
 
 
@@ -190,7 +190,11 @@ def fit(rows: KernelTable, group: tuple[int, ...]) -> Fitted | None:
     bands = [_held_out(ratios[(times >= low) & (times < high)]) for low, high in pairwise(BANDS)]
     total = _held_out(ratios)
     ranges = {
-        name: (int(rows.kernels[name].min()), int(rows.kernels[name].max()))
+        name: (
+            int(rows.kernels[name].min()),
+            int(rows.kernels[name].max()),
+            _step_of(rows.kernels[name]) if name in family.aligned else 1,
+        )
         for name in family.keys
         if name not in family.categories
     }
@@ -216,6 +220,13 @@ def grown(columns: Array, wanted: Array, names: int, leaves: int = LEAVES) -> An
     }
     data = lightgbm.Dataset(columns, wanted, categorical_feature=list(range(count - names, count)))
     return lightgbm.train(options, data, TREES)
+
+
+def _step_of(values: Array) -> int:
+    """The largest of 1, 2, 4 and 8 that divides all values: libraries have other kernels for other sizes."""
+    import numpy as np
+
+    return int(np.gcd(np.gcd.reduce(values), 8))
 
 
 def framework_number(framework: str) -> int:
@@ -285,7 +296,7 @@ def _digest(machine: str, family: str) -> str:
 
 def _from_plain(kept: dict[str, Any]) -> Fitted:
     errors = [ModelErrors(**e) if e is not None else None for e in [*kept["errors"], kept["total"]]]
-    ranges = {str(name): (int(low), int(high)) for name, (low, high) in kept["ranges"].items()}
+    ranges = {str(name): (int(low), int(high), int(step)) for name, (low, high, step) in kept["ranges"].items()}
     return Fitted(
         str(kept["machine"]),
         str(kept["family"]),

@@ -90,7 +90,7 @@ def choose(
         index = index.ravel()
         texts = [family.precision_name({k: int(v[row]) for k, v in rows.kernels.items()}) for row in first]
         wanted = {"bf16": "bfloat16", "f8e4m3": "fp8"}.get(precision, precision)
-        fitting = [i for i, text in enumerate(texts) if wanted == text]
+        fitting = [i for i, text in enumerate(texts) if wanted in (text, text.partition(",")[0])]
         if not fitting:
             there_are = ", ".join(dict.fromkeys(text for text in texts if text)) or "none stated"
             raise BadInput(f"{machine} has no {family.title} in {shorten(precision)!r}; there are {there_are}")
@@ -117,6 +117,8 @@ class Near:
     """Seconds."""
     how: str
     """How the least certain of them is known."""
+    interval: tuple[float, float]
+    """From the fastest framework to the slowest, each with the error of interpolation."""
     remark: str | None = None
 
     @property
@@ -131,8 +133,8 @@ class Near:
 
     @property
     def is_within(self) -> bool:
-        """Whether our time lies between the fastest and the slowest framework."""
-        return min(self.by_framework.values()) <= self.ours.time_s <= max(self.by_framework.values())
+        """Whether our time lies between the fastest and the slowest framework, or within their errors."""
+        return self.interval[0] <= self.ours.time_s <= self.interval[1]
 
 
 # A result is unusual if it is so many times further from its published time than the others of its operation.
@@ -188,8 +190,18 @@ def nearest(summaries: Sequence[Summary], machine: str) -> list[Near]:
             own = {f: t for f, t in by_framework.items() if t is not None and t.seconds[i] == t.seconds[i]}
             if own and all(int(t.how[i]) != times.MODELLED for t in own.values()):
                 how = times.HOW[max(int(t.how[i]) for t in own.values())]
-                found.append(Near(s, name, kernel, {f: float(t.seconds[i]) for f, t in own.items()}, how, remark))
+                each = {f: float(t.seconds[i]) for f, t in own.items()}
+                ends = [_ends(t, i) for t in own.values()]
+                interval = min(low for low, _ in ends), max(high for _, high in ends)
+                found.append(Near(s, name, kernel, each, how, interval, remark))
     return found
+
+
+def _ends(found: times.KernelTimes, i: int) -> tuple[float, float]:
+    """A time of a row; of an interpolated time its interval."""
+    if int(found.how[i]) == times.MEASURED:
+        return float(found.seconds[i]), float(found.seconds[i])
+    return float(found.low_s[i]), float(found.high_s[i])
 
 
 def unusual(found: Sequence[Near]) -> list[bool]:
@@ -198,7 +210,10 @@ def unusual(found: Sequence[Near]) -> list[bool]:
     for key in {_kind(n) for n in found}:
         middle[key] = median(n.ratio for n in found if _kind(n) == key)
     counts = {key: sum(_kind(n) == key for n in found) for key in middle}
-    return [counts[_kind(n)] >= 3 and not 1 / UNUSUAL < n.ratio / middle[_kind(n)] < UNUSUAL for n in found]
+    return [
+        counts[_kind(n)] >= 3 and not n.is_within and not 1 / UNUSUAL < n.ratio / middle[_kind(n)] < UNUSUAL
+        for n in found
+    ]
 
 
 def _kind(n: Near) -> tuple[str, str]:

@@ -26,7 +26,7 @@ MARKS = {
     ABOVE_PEAK: "above the peak of the data sheet",
     ABOVE_BANDWIDTH: "faster than the memory of the data sheet gives its bytes",
     ALONE: "more than twice or less than half of what its neighbours in size say",
-    OF_HOST: "as long as the shortest time of its table, which is that of the host",
+    OF_HOST: "at most three times the shortest of its table, whose short times are those of the host",
 }
 
 # Rounding of data sheets.
@@ -102,7 +102,8 @@ class KernelTable:
             work = self.family.work(self.kernels)
             peaks = np.array([self.sheet.peak_of(name) for name in PRECISIONS])[work.precision]
             is_large = work.bytes > CACHED * self.sheet.chip.cache_bytes
-            found[is_large & (work.bytes / self.seconds > SLACK * self.sheet.bytes_per_s)] = ABOVE_BANDWIDTH
+            least = self.family.least_bytes(self.kernels)
+            found[is_large & (least / self.seconds > SLACK * self.sheet.bytes_per_s)] = ABOVE_BANDWIDTH
             found[work.flop / self.seconds > SLACK * peaks] = ABOVE_PEAK
         return found
 

@@ -184,7 +184,7 @@ def test_servers_of_several_gpus_with_experts(here):
 def test_results_are_compared_with_a_gpu(here, tmp_path):
     shutil.copy(STORED, tmp_path / "mine.jsonl")
     text = here("compare", "mine.jsonl", "h100_sxm")
-    assert "mine.jsonl and NVIDIA H100 SXM 80GB: 2 kernels in common" in text
+    assert ") and NVIDIA H100 SXM 80GB: 2 kernels in common" in text
     found = json.loads(here("compare", "mine.jsonl", "h100_sxm", "--json"))
     assert {"trtllm", "vllm"} == set(found["cases"][0]["by_framework"])
 
@@ -227,6 +227,27 @@ def speech(tmp_path_factory):
     path = tmp_path_factory.mktemp("speech") / "speech.jsonl"
     samples.write(path, [*test_whatif.limits(), *test_whatif.kernels()], test_whatif.first())
     return str(path)
+
+
+def test_a_server_that_does_not_hold_its_model_has_no_times(here):
+    words = ("predict", "llm/llama31_70b", "--precision", "bf16", "--on", "h100_sxm", "--framework", "vllm")
+    (found,) = json.loads(here(*words, "--devices", "1", "--price", "h100_sxm=2/h", "--json"))
+    assert not found["fits"]
+    assert "does not fit into the memory" == found["note"]
+    assert {"token_s", "first_s", "tokens_per_s", "cost"}.isdisjoint(found)
+    (found,) = json.loads(here(*words, "--devices", "4", "--price", "h100_sxm=2/h", "--json"))
+    assert found["cost_low"] < found["cost"] < found["cost_high"]
+
+
+def test_a_gpu_without_a_measured_deployment_is_named(here):
+    assert "No deployment on l40s was measured" in here("predict", MODEL, "--on", "l40s", "--on", "h100_sxm")
+    assert "was measured" not in here("predict", MODEL, "--on", "h100_sxm")
+
+
+def test_unequal_numbers_of_gpus_are_said(here):
+    words = ("rank", "llm/llama31_70b", "h100_sxm", "l40s")
+    assert "The numbers of GPUs differ" in here(*words)
+    assert "The numbers of GPUs differ" not in here(*words, "--devices", "8")
 
 
 def test_what_if_predicts_the_times_on_a_gpu(here, speech):

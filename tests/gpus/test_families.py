@@ -239,3 +239,17 @@ def test_a_result_of_our_case_finds_its_row(family, kernel):
 def test_which_results_have_a_published_row(text, same):
     found = kernel_of(summary_of(f"{text} {{backend}} threads=1"))
     assert same == (found and found[1])
+
+
+def test_with_a_power_law_fewer_experts_are_certain_to_be_read():
+    family = families()["experts"]
+    sizes = {"tokens": 64, "hidden": 7168, "inner": 2048, "active": 8, "experts": 256, "tensor": 1}
+    kernels = {
+        **{name: np.array([value, value]) for name, value in sizes.items()},
+        "expert_parallel": np.array([1, 1]),
+        "type": np.array([2, 2]),
+        "routing": np.array([0, 1]),
+    }
+    balanced, power_law = family.least_bytes(kernels)
+    assert family.work(kernels).bytes[0] == balanced
+    assert 0.6 < power_law / balanced < 0.7

@@ -376,3 +376,8 @@ def test_rows_are_chosen_by_sizes_type_and_framework(gpus):
     assert 14 == len(kernels)
     assert [{"m": m, "n": 4096, "k": 2048, "type": 0} for m in small_tables.POWERS] == kernels
     assert {"vllm"} == {found.rows.sources[found.rows.source[i]].framework for i in found.order}
+
+
+def test_a_product_that_is_not_aligned_as_the_rows_are_is_modelled(gpus):
+    even, odd = asked("linear", {**PRODUCT, "m": 100, "n": 1000}, {**PRODUCT, "m": 100, "n": 1001}).how
+    assert (INTERPOLATED, MODELLED) == (even, odd)

@@ -30,6 +30,7 @@ class ContextAttention(Family):
     texts = {"attn_dtype": None, "kv_cache_dtype": None, "kernel_source": ""}  # noqa: RUF012
     keys = ("batch", "heads", "kv_heads", "head_size", "queries", "keys", "window", "type", "cache")
     sweep = "queries"
+    aligned = ("head_size",)
     smooth = True
     categories = ("type", "cache")
 

@@ -50,6 +50,8 @@ class Family(ABC):
     """The size in which neighbours are compared: the others are equal."""
     smooth: bool = False
     """Whether a time between two of the table, which differ in the swept size alone, lies on the line between them."""
+    aligned: tuple[str, ...] = ()
+    """Sizes for which libraries choose other kernels where 8 does not divide them."""
     groups: tuple[str, ...] = ()
     """Keys whose values have a model of their own."""
     categories: tuple[str, ...] = ()
@@ -69,6 +71,10 @@ class Family(ABC):
     @abstractmethod
     def work(self, kernels: Kernels) -> KernelWork:
         """Arithmetic and traffic."""
+
+    def least_bytes(self, kernels: Kernels) -> Array:
+        """Bytes that a kernel reads and writes for certain; a time that is too short for these cannot be."""
+        return self.work(kernels).bytes
 
     @abstractmethod
     def case(self, kernel: Mapping[str, int]) -> str | None:

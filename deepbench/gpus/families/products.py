@@ -51,6 +51,7 @@ class Products(Family):
     texts = {"gemm_dtype": None, "kernel_source": ""}  # noqa: RUF012
     keys = ("m", "n", "k", "type")
     sweep = "m"
+    aligned = ("n", "k")
     groups = ("type",)
     categories = ("type",)
 

@@ -128,12 +128,12 @@ def overview(machine: str, found: Contents) -> list[Part]:
     return [head, Table(columns, shown, notes)]
 
 
-def near_parts(found: Sequence[Near], machine: str, file: str) -> list[Part]:
-    """Our results next to published ones: a sentence per operation, and a row per case."""
+def near_parts(found: Sequence[Near], machine: str, file: str, own: str) -> list[Part]:
+    """Our results next to published ones: a sentence per operation, and a row per case; `own` is our machine."""
     flags = unusual(found)
     lines = [
-        f"{file} and {sheet(machine).title}: {count(len(found), 'kernel')} in common, {sum(flags)} unusual, "
-        f"{sum(n.is_within for n in found)} between the fastest and the slowest framework"
+        f"{file} ({own}) and {sheet(machine).title}: {count(len(found), 'kernel')} in common, {sum(flags)} unusual, "
+        f"{sum(n.is_within for n in found)} within the range of the frameworks"
     ]
     for kind in dict.fromkeys((n.family, str(n.ours.record["precision"])) for n in found):
         ratios = [n.ratio for n in found if (n.family, n.ours.record["precision"]) == kind and not n.ours.is_disturbed]
@@ -144,7 +144,7 @@ def near_parts(found: Sequence[Near], machine: str, file: str) -> list[Part]:
     shown: list[dict[str, Cell]] = []
     for n, flag in zip(found, flags, strict=True):
         disturbed = n.ours.is_disturbed
-        low, high = min(n.by_framework.values()), max(n.by_framework.values())
+        low, high = n.interval
         shown.append(
             {
                 "op": n.ours.record["op"],
@@ -165,7 +165,7 @@ def near_parts(found: Sequence[Near], machine: str, file: str) -> list[Part]:
     columns = [
         Column("op", title="operation"),
         Column("problem", least=20),
-        Column("precision", title="type", narrow=4),
+        Column("precision", title="type"),
         Column("library", narrow=3),
         number("ours", time_text, "time"),
         number("theirs_s", units.seconds, "published"),
@@ -176,9 +176,11 @@ def near_parts(found: Sequence[Near], machine: str, file: str) -> list[Part]:
         Column("notes"),
     ]
     notes = [
-        "published: the median of the frameworks; from, to: the fastest and the slowest of them.",
-        "unusual: more than 1.5 times nearer or further than the median ratio of its operation and type.",
-        f"how: {', '.join(HOW[:2])} between rows of the tables.",
+        "published: the median of the frameworks; from, to: the fastest and the slowest of them, with the error of the "
+        "model where no row has the kernel.",
+        "unusual: outside of this range, and more than 1.5 times faster or slower than the median ratio of its "
+        "operation and type.",
+        f"how: {HOW[0]} by a row; {HOW[1]} between rows, or by the model within the sizes of the table.",
         UNCHECKED,
     ]
     return [lines, Table(columns, shown, notes, ("case", "frameworks")).without_empty_columns()]
@@ -195,6 +197,8 @@ def near_values(found: Sequence[Near], machine: str) -> dict[str, Any]:
                 "time_s": None if n.ours.is_disturbed else n.ours.time_s,
                 "published_s": n.theirs_s,
                 "by_framework": dict(n.by_framework),
+                "published_low_s": n.interval[0],
+                "published_high_s": n.interval[1],
                 "how": n.how,
                 "ours_over_published": None if n.ours.is_disturbed else n.ratio,
                 "unusual": flag and not n.ours.is_disturbed,

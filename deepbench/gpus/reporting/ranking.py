@@ -17,7 +17,8 @@ SOURCE = (
 NOTES = (
     "GPUs: the fewest of 1, 2, 4 and 8 that hold the weights, and the keys and values of all sequences.",
     "energy: at most, at the power of the data sheet. memory: of each GPU.",
-    "measured, between, modelled: shares of the time from rows of the tables, between rows, and from the model.",
+    "measured: share of the time from rows of the tables; between: between rows, or by the model within their sizes; "
+    "modelled: outside of them, or in no table.",
     SOURCE,
 )
 
@@ -51,6 +52,8 @@ def verdict(found: ModelRanking) -> list[str]:
         lines.append(f"Not certain: {join([c.machine for c in near], 'or')} could be better, as the intervals overlap.")
     elif len(ranked) > 1:
         lines.append("Certain within the intervals: no other interval reaches that of the first.")
+    if found.by == "time" and len({c.devices for c in ranked}) > 1:
+        lines.append("The numbers of GPUs differ: rank by cost with a --price for each GPU, or fix --devices.")
     return lines
 
 

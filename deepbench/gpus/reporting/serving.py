@@ -8,6 +8,7 @@ from typing import Any
 from deepbench.core import units
 from deepbench.core.words import join
 from deepbench.gpus.reporting.ranking import money
+from deepbench.gpus.serving import server
 from deepbench.gpus.serving.server import KINDS, PredictedServer
 from deepbench.reporting.table import Cell, Column, Part, Strong, Table, number
 
@@ -22,7 +23,12 @@ def parts(
         f"{first.output} tokens; "
         f"{first.format.text}"
     )
-    without = [f"{name} is left out: {reason}" for name, reason in (left_out or {}).items()]
+    measured = server.shipped().machines
+    apart = list(dict.fromkeys(s.setup.machine for s in found if s.setup.machine not in measured))
+    without = [f"No deployment on {join(apart)} was measured: the 95 % are those of other GPUs."] if apart else []
+    if len({s.setup.machine for s in found}) == len(found) > 1:
+        without.append("The framework with the most tokens stands for each GPU; --framework names another.")
+    without += [f"{name} is left out: {reason}" for name, reason in (left_out or {}).items()]
     shown: list[Part] = [[head, *_verdict(found, prices), *without], table(found, prices)]
     if len(found) == 1:
         shown.append(kinds(found[0]))
@@ -70,26 +76,13 @@ def table(found: Sequence[PredictedServer], prices: Mapping[str, float]) -> Tabl
     rows: list[dict[str, Cell]] = []
     for i, s in enumerate(found):
         price = prices.get(s.setup.machine)
-        low, high = s.tokens_interval
         rows.append(
             {
                 "gpu": Strong(s.setup.machine) if i == 0 and s.fits and len(found) > 1 else s.setup.machine,
                 "framework": s.setup.framework,
                 "devices": s.setup.devices,
-                "first_s": s.first_s,
-                "first_low_s": s.first_interval[0],
-                "first_high_s": s.first_interval[1],
-                "first": f"{units.seconds(s.first_interval[0], 2)} – {units.seconds(s.first_interval[1], 2)}",
-                "token_s": s.token_s,
-                "token_low_s": s.token_interval[0],
-                "token_high_s": s.token_interval[1],
-                "token": f"{units.seconds(s.token_interval[0], 2)} – {units.seconds(s.token_interval[1], 2)}",
-                "tokens_per_s": s.tokens_per_s_and_device,
-                "tokens_low": low / s.setup.devices,
-                "tokens_high": high / s.setup.devices,
-                "tokens": f"{units.short_count(low / s.setup.devices)} – {units.short_count(high / s.setup.devices)}",
-                "cost": s.cost(price) if price is not None else None,
-                "running": s.setup.running * s.setup.data if s.setup.running < s.setup.batch else None,
+                **(_numbers(s, price) if s.fits else {}),
+                "running": s.setup.running * s.setup.data if s.fits and s.setup.running < s.setup.batch else None,
                 "modelled": _modelled(s),
                 "note": None if s.fits else "does not fit into the memory",
             }
@@ -99,26 +92,48 @@ def table(found: Sequence[PredictedServer], prices: Mapping[str, float]) -> Tabl
         Column("framework", narrow=0 if len({s.setup.machine for s in found}) < len(found) else 4),
         number("devices", title="GPUs"),
         number("first_s", units.seconds, "first token"),
-        Column("first", title="95 %", narrow=2, align="right"),
+        Column("first", title="first, 95 %", narrow=2, align="right"),
         number("token_s", units.seconds, "per token"),
-        Column("token", title="95 %", align="right", narrow=1),
+        Column("token", title="token, 95 %", align="right", narrow=1),
         number("tokens_per_s", units.short_count, "tokens/s/GPU"),
-        Column("tokens", title="95 %", align="right", narrow=1),
+        Column("tokens", title="tokens, 95 %", align="right", narrow=1),
         number("cost", money, "cost per M tokens"),
         number("running", title="running"),
         number("modelled", units.percent, "modelled", 6),
         Column("note"),
     ]
     notes = [
-        "95 %: from the errors on measured deployments of other models and GPUs (docs/deployments.md).",
+        "The 95 % come from the errors on measured deployments that took no part in the fit (docs/deployments.md).",
         "running: as many requests as the memory holds keys and values for; the others wait, which is not predicted.",
-        "modelled: share of the kernels' time that no row of the tables has, nor two rows enclose.",
+        "modelled: share of the kernels' time outside of the sizes of the tables, or in none.",
         "Times of kernels: NVIDIA's aiconfigurator-core, unchecked; overheads: fitted to measured deployments "
         "(docs/serving.md).",
     ]
     if all(row["running"] is None for row in rows):
         notes.pop(1)
     return Table(columns, rows, notes).without_empty_columns()
+
+
+def _numbers(s: PredictedServer, price: float | None) -> dict[str, Cell]:
+    """What is predicted of a server that holds its model."""
+    low, high = (end / s.setup.devices for end in s.tokens_interval)
+    return {
+        "first_s": s.first_s,
+        "first_low_s": s.first_interval[0],
+        "first_high_s": s.first_interval[1],
+        "first": f"{units.seconds(s.first_interval[0], 2)} – {units.seconds(s.first_interval[1], 2)}",
+        "token_s": s.token_s,
+        "token_low_s": s.token_interval[0],
+        "token_high_s": s.token_interval[1],
+        "token": f"{units.seconds(s.token_interval[0], 2)} – {units.seconds(s.token_interval[1], 2)}",
+        "tokens_per_s": s.tokens_per_s_and_device,
+        "tokens_low": low,
+        "tokens_high": high,
+        "tokens": f"{units.short_count(low)} – {units.short_count(high)}",
+        "cost": s.cost(price) if price is not None else None,
+        "cost_low": s.cost(price) * s.tokens_per_s_and_device / high if price is not None else None,
+        "cost_high": s.cost(price) * s.tokens_per_s_and_device / low if price is not None else None,
+    }
 
 
 def _modelled(s: PredictedServer) -> float:

@@ -272,6 +272,8 @@ class ServerConstants:
     first_interval: tuple[float, float] = (0.3, 3.0)
     source: str = ""
     """What it was fitted to."""
+    machines: tuple[str, ...] = ()
+    """The GPUs of these deployments."""
 
     def constants(self, what: dict[str, list[float]], setup: ServerSetup) -> list[float]:
         """Those of a server: of its framework and type, else of its framework, else of all."""
@@ -428,7 +430,12 @@ def shipped() -> ServerConstants:
     text = resources.files("deepbench").joinpath("gpus", "serving", "constants.json").read_text(encoding="utf-8")
     kept = json.loads(text)
     return ServerConstants(
-        kept["token"], kept["first"], tuple(kept["token_interval"]), tuple(kept["first_interval"]), kept["source"]
+        kept["token"],
+        kept["first"],
+        tuple(kept["token_interval"]),
+        tuple(kept["first_interval"]),
+        kept["source"],
+        tuple(kept["machines"]),
     )
 
 

@@ -34,7 +34,7 @@ def machines(gpus: Sequence[Mapping[str, Cell]] = (), remedy: str = "") -> Table
     """One row per machine; `gpus` are the rows of those with tables, and the remedy says how to get them."""
     rows: list[Mapping[str, Cell]] = []
     for name in published.machines():
-        books, found = published.workbooks(name), published.overview(name)
+        books, found = published.workbooks(name), published.overviews()[name]
         rows.append(
             {
                 "machine": name,

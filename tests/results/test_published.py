@@ -269,3 +269,12 @@ def test_every_case_of_the_short_list_was_published_and_every_application_has_a_
     # Also next to the machine of ours that has been published.
     of_ours = {(t.suite, t.application) for t in of_summaries(summarize(mine.records)) if t.time_s is not None}
     assert of_ours & set(entries)
+
+
+def test_the_list_of_machines_says_what_their_files_have():
+    from importlib import resources
+
+    from deepbench.results.published import counting
+
+    kept = resources.files("deepbench").joinpath("results", "published", "overview.json").read_text()
+    assert counting.text() == kept

@@ -244,6 +244,13 @@ def test_a_gpu_without_a_measured_deployment_is_named(here):
     assert "was measured" not in here("predict", MODEL, "--on", "h100_sxm")
 
 
+def test_more_gpus_than_a_node_has_are_said(here):
+    said = "A node has 8 h100_sxm: exchanges between nodes are slower"
+    assert said in here("predict", "llm/llama31_70b", "--on", "h100_sxm", "--devices", "16")
+    assert said in here("rank", "llm/llama31_70b", "h100_sxm", "--devices", "16")
+    assert said not in here("rank", "llm/llama31_70b", "h100_sxm", "--devices", "8")
+
+
 def test_unequal_numbers_of_gpus_are_said(here):
     words = ("rank", "llm/llama31_70b", "h100_sxm", "l40s")
     assert "The numbers of GPUs differ" in here(*words)
@@ -308,6 +315,7 @@ WRONG = [
     (("predict", MODEL, "--on", "h100_sxm", "--data", "3"), "3 groups divide none of 1, 2, 4 and 8 GPUs"),
     (("predict", MODEL, "--on", "h100_sxm", "--batch", "0"), "--batch must be from 1 to"),
     (("predict", MODEL, "--on", "h100_sxm", "--set", "batch=3"), "--set is for a step of a network"),
+    (("predict", MODEL, "--on", "h100_sxm", "--by", "layer"), "--by and --all list the kernels of a network"),
     (("predict", MODEL, "--batch", "3"), "--batch is for a server: name a GPU with --on"),
     (("predict", "vision/resnet18", "--on", "h100_sxm"), "has no phases prefill and decode"),
     (("predict", "no/such", "--on", "h100_sxm"), "unknown suite, operation or file 'no/such'"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from deepbench.core import units
 from deepbench.core.words import join
 from deepbench.gpus.ranking import Candidate, ModelRanking
+from deepbench.gpus.sheet import sheet
 from deepbench.reporting.table import Cell, Column, Part, Strong, Table, number
 
 SOURCE = (
@@ -52,9 +54,23 @@ def verdict(found: ModelRanking) -> list[str]:
         lines.append(f"Not certain: {join([c.machine for c in near], 'or')} could be better, as the intervals overlap.")
     elif len(ranked) > 1:
         lines.append("Certain within the intervals: no other interval reaches that of the first.")
+    lines += beyond_a_node((c.machine, c.devices) for c in ranked)
     if found.by == "time" and len({c.devices for c in ranked}) > 1:
-        lines.append("The numbers of GPUs differ: rank by cost with a --price for each GPU, or fix --devices.")
+        lines.append("The numbers of GPUs differ: compare costs, with a price for each GPU.")
     return lines
+
+
+def beyond_a_node(servers: Iterable[tuple[str, int]]) -> list[str]:
+    """What to say about more GPUs than a node has, whose exchanges no table has."""
+    found = {}
+    for machine, devices in servers:
+        most = sheet(machine).devices_per_node
+        if most is not None and devices > most:
+            found[machine] = most
+    return [
+        f"A node has {most} {machine}: exchanges between nodes are slower, and none is in the tables."
+        for machine, most in found.items()
+    ]
 
 
 def _value(candidate: Candidate, found: ModelRanking) -> str:

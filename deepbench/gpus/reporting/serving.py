@@ -7,7 +7,7 @@ from typing import Any
 
 from deepbench.core import units
 from deepbench.core.words import join
-from deepbench.gpus.reporting.ranking import money
+from deepbench.gpus.reporting.ranking import beyond_a_node, money
 from deepbench.gpus.serving import server
 from deepbench.gpus.serving.server import KINDS, PredictedServer
 from deepbench.reporting.table import Cell, Column, Part, Strong, Table, number
@@ -26,6 +26,7 @@ def parts(
     measured = server.shipped().machines
     apart = list(dict.fromkeys(s.setup.machine for s in found if s.setup.machine not in measured))
     without = [f"No deployment on {join(apart)} was measured: the 95 % are those of other GPUs."] if apart else []
+    without += beyond_a_node((s.setup.machine, s.setup.devices) for s in found)
     if len({s.setup.machine for s in found}) == len(found) > 1:
         without.append("The framework with the most tokens stands for each GPU; --framework names another.")
     without += [f"{name} is left out: {reason}" for name, reason in (left_out or {}).items()]

@@ -73,6 +73,8 @@ def predict(network: str, by: str, show_all: bool, form: str | None, **words: An
       deepbench predict llm/llama31_70b --on h100_sxm --devices 4 --batch 64
     """
     if words["on"]:
+        if by != "kernel" or show_all:
+            raise BadInput("--by and --all list the kernels of a network; leave them out with --on")
         print_text(_server(network, words), form)
         return
     if named := [name for name in _OF_SERVERS if words[name]]:

@@ -65,6 +65,8 @@ function verdictOf(ranking) {
   if (near.length)
     lines.push(`Not certain: ${joined(near.map((c) => c.gpu.name))} could be better, as the intervals overlap.`);
   else if (ranked.length > 1) lines.push("Certain within the intervals: no other interval reaches that of the first.");
+  if (by === "time" && new Set(ranked.map((c) => c.devices)).size > 1)
+    lines.push("The numbers of GPUs differ: compare costs, with a price for each GPU.");
   return lines;
 }
 

@@ -15,15 +15,18 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from deepbench.core.errors import BadInput
-from deepbench.gpus import fit, package, transfer
+from deepbench.gpus import fit, package
 from deepbench.gpus.families import families
+from deepbench.gpus.families.family import PRECISIONS, Family, Kernels
 from deepbench.gpus.index import version
-from deepbench.gpus.table import KernelTable, hashed, kernel_at, table
+from deepbench.gpus.sheet import Sheet
+from deepbench.gpus.table import FINE, KernelTable, hashed, kernel_at, table
 
 PAGE = Path(__file__).parents[1] / "docs" / "gpu-model.md"
 
@@ -37,6 +40,78 @@ MOST_COMPARED = 20_000
 def pair(errors: np.ndarray) -> str:
     """`1.8 / 3.2`: median and mean, in percent."""
     return f"{100 * np.median(errors):.1f} / {100 * errors.mean():.1f}" if len(errors) >= 40 else "–"
+
+
+# The trees that know other GPUs see how long the arithmetic and the traffic take by the data sheet, how often the units
+# are filled, and how much of the operands the cache holds. They do not see which GPU it is: with the ratio of peak and
+# bandwidth, or of peak and power, they took an H200 for an A100.
+
+# Rows of each GPU: more make the fit slower, and each GPU counts alike.
+MOST_TRAINED = 15_000
+
+# The shortest time of a kernel where nothing is known of a GPU.
+FLOOR_S = 2.5e-6
+
+
+def of_other_gpus(
+    family_name: str, group: tuple[int, ...], known: Sequence[str], kernels: Kernels, page: Sheet
+) -> np.ndarray | None:
+    """Seconds of kernels of a group on a GPU with this sheet; the median of the frameworks. None without any table."""
+    family = families()[family_name]
+    columns, wanted, frameworks = [], [], []
+    for machine in known:
+        rows = rows_of(machine, family_name, group)
+        if rows is None:
+            continue
+        if len(rows) > MOST_TRAINED:
+            rows = rows.only(np.sort(np.random.default_rng(0).choice(len(rows), MOST_TRAINED, replace=False)))
+        base = fit.roofline_s(family, rows.kernels, rows.sheet, FLOOR_S)
+        names = np.array([framework_number(source.framework) for source in rows.sources])
+        columns.append(_features(family, rows.kernels, rows.sheet, names[rows.source], base))
+        wanted.append(np.log(rows.seconds / base))
+        frameworks += [*{int(n) for n in names[rows.source]}]
+    if not columns:
+        return None
+    trees = fit.grown(np.concatenate(columns), np.concatenate(wanted), len(family.categories) + 1, leaves=63)
+    base = fit.roofline_s(family, kernels, page, FLOOR_S)
+    each = [
+        trees.predict(_features(family, kernels, page, np.full(len(base), number), base), num_threads=1)
+        for number in sorted(set(frameworks))
+    ]
+    found: np.ndarray = base * np.exp(np.median(each, axis=0))
+    return found
+
+
+def rows_of(machine: str, family_name: str, group: tuple[int, ...]) -> KernelTable | None:
+    """The rows of a group that are not marked; None where there are too few."""
+    try:
+        rows = table(machine, family_name)
+    except BadInput:  # it has no table of the family
+        return None
+    chosen = rows.marks == FINE
+    for name, value in zip(rows.family.groups, group, strict=True):
+        chosen &= rows.kernels[name] == value
+    return rows.only(np.flatnonzero(chosen)) if chosen.sum() >= fit.LEAST_ROWS else None
+
+
+def _features(family: Family, kernels: Kernels, page: Sheet, source: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """Those of a fit on one GPU, and times by the data sheet, in front of the names."""
+    own = fit.features(family, kernels, page, source, base)
+    work = family.work(kernels)
+    peaks = np.array([page.peak_of(name) for name in PRECISIONS])[work.precision]
+    shares = [
+        np.log2(np.maximum(work.flop / peaks, 1e-9)),
+        np.log2(work.bytes / page.bytes_per_s),
+        np.log2(work.bytes / page.chip.cache_bytes),
+    ]
+    names = len(family.categories) + 1
+    return np.concatenate([own[:, :-names], np.stack(shares, axis=1), own[:, -names:]], axis=1)
+
+
+def framework_number(framework: str) -> int:
+    """A number for a framework that is the same on every GPU."""
+    known = ("sglang", "trtllm", "vllm", "nccl")
+    return known.index(framework) if framework in known else len(known)
 
 
 def of_framework(rows: KernelTable) -> np.ndarray:
@@ -82,7 +157,7 @@ def main() -> None:
                 if model is None or model.total is None:
                     continue
                 fitted += 1
-                own = transfer.rows_of(machine, name, group)
+                own = rows_of(machine, name, group)
                 if own is None or len(own) < LEAST:
                     continue
                 low, high = np.exp(-model.total.high) - 1, np.exp(-model.total.low) - 1
@@ -90,7 +165,7 @@ def main() -> None:
                 if name != "collectives":
                     others = [other for other in package.machines() if other != machine]
                     some = own.only(np.random.default_rng(1).permutation(len(own))[:MOST_COMPARED])
-                    times = transfer.predicted(name, group, others, some.kernels, some.sheet)
+                    times = of_other_gpus(name, group, others, some.kernels, some.sheet)
                     unseen = pair(np.abs(times / some.seconds - 1)) if times is not None else "–"
                 body.append(
                     [

@@ -163,7 +163,7 @@ def predict(
     from deepbench.gpus.reporting import serving as tables
     from deepbench.gpus.serving import server
     from deepbench.gpus.serving.server import ServerSetup
-    from deepbench.gpus.serving.steps import format_named
+    from deepbench.gpus.serving.steps import format_named, format_of_server
     from deepbench.gpus.times import frameworks
     from deepbench.plan.suites import model_of
     from deepbench.reporting.output import Report
@@ -175,7 +175,7 @@ def predict(
     priced = _priced(prices, names)
     if not {"decode", "prefill"} <= set(model_of(model).phases):
         raise BadInput(f"{shorten(model)} has no phases prefill and decode; servers are predicted of language models")
-    kind = format_named(precision)
+    format_named(precision)  # refuses an unknown one before the work
     for word, value in (("batch", batch), ("prompt", prompt), ("output", output), ("data", data)):
         if not 1 <= value <= 2**24:
             raise BadInput(f"{word} must be a whole number from 1 to {2**24}, found {value}")
@@ -187,6 +187,7 @@ def predict(
             raise BadInput(f"{name} has no times of {shorten(framework)!r}; there are {', '.join(known)}")
         own = []
         for each in [framework] if framework else known:
+            kind = format_of_server(precision, each, name)
             tried = []
             for count in [devices] if devices else [n for n in COUNTS if n % data == 0]:
                 try:

@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.errors import Unavailable
+from deepbench.core.errors import BadInput, Unavailable
 from deepbench.core.files import read_regular, replacing
 from deepbench.core.json_lines import with_checksum, without_checksum
 from deepbench.gpus import package
@@ -229,12 +229,6 @@ def _step_of(values: Array) -> int:
     return int(np.gcd(np.gcd.reduce(values), 8))
 
 
-def framework_number(framework: str) -> int:
-    """A number for a framework that is the same on every GPU."""
-    known = ("sglang", "trtllm", "vllm", "nccl")
-    return known.index(framework) if framework in known else len(known)
-
-
 def _held_out(ratios: Array) -> ModelErrors | None:
     import numpy as np
 
@@ -275,7 +269,7 @@ def fitted(machine: str, family: str, group: tuple[int, ...]) -> Fitted | None:
             return found
     new = fit(table(machine, family), group)
     if new is not None:
-        with contextlib.suppress(OSError, Exception):
+        with contextlib.suppress(OSError, BadInput):
             path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path, ours=True) as draft:
                 draft.write_bytes(with_checksum(json.dumps(asdict(new)).encode()))

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from deepbench.core.errors import BadInput
 from deepbench.core.files import read_regular, replacing
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
@@ -44,7 +45,7 @@ def contents() -> list[Contents]:
         if tuple(one.machine for one in kept) == package.machines():
             return kept
     found = [_count(machine) for machine in package.machines()]
-    with contextlib.suppress(OSError, Exception):
+    with contextlib.suppress(OSError, BadInput):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, ours=True) as draft:
             draft.write_text(json.dumps([vars(one) for one in found]), encoding="utf-8")

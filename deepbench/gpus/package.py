@@ -46,8 +46,6 @@ SUFFIX = "_perf.parquet"
 # What names of folders look like. Others are left out.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
 
-LARGEST = 2**62
-
 
 @dataclass(frozen=True)
 class TableFile:

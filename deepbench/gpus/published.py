@@ -9,7 +9,8 @@ from statistics import median
 from deepbench.core.aliases import did_you_mean, refuse_unknown
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput, shorten
-from deepbench.gpus import package, times
+from deepbench.core.words import join
+from deepbench.gpus import times
 from deepbench.gpus.families import attention, collectives, families, products
 from deepbench.gpus.families.family import Family
 from deepbench.gpus.table import KernelTable, table
@@ -155,8 +156,10 @@ def kernel_of(s: Summary) -> tuple[str, dict[str, int], str | None] | None:
         if precision not in name:
             return None
         kind = name[precision]
+        if case.op == "gemm" and (case.settings.get("beta"), case.settings.get("result")) != ("0", "narrow"):
+            remark = join(filter(None, [remark, "ours adds to C, or stores 32 bits"]))
         if kind != "bfloat16":
-            remark = "theirs includes the conversion of the activations"
+            remark = join(filter(None, [remark, "theirs includes the conversion of the activations"]))
         return "linear", {"m": p.n, "n": p.m, "k": p.k, "type": products.TYPES.index(kind)}, remark
     if case.op == "attention" and precision in ("bf16", "f16") and p.mask == "causal" and not p.value_size:
         if p.page or p.lengths != "equal" or (p.queries not in (1, p.keys)):
@@ -218,11 +221,3 @@ def unusual(found: Sequence[Near]) -> list[bool]:
 
 def _kind(n: Near) -> tuple[str, str]:
     return n.family, str(n.ours.record["precision"])
-
-
-def counts(machine: str) -> dict[str, int]:
-    """How many rows the tables of a GPU have, by name of the table."""
-    found: dict[str, int] = {}
-    for file in package.tables(machine):
-        found[file.stem] = found.get(file.stem, 0) + package.row_count(file)
-    return found

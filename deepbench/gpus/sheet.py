@@ -35,25 +35,24 @@ class Chip:
     """Streaming multiprocessors; of Intel, vector engines / 8."""
     cache_bytes: float
     """Of the L2 cache."""
-    year: str
 
 
 # NVIDIA's white papers of Ampere, Hopper, Ada and Blackwell; Intel's description of the Arc Pro B60.
 CHIPS = {
-    "a100_sxm": Chip("NVIDIA A100 SXM 80GB", 108, 40e6, "2020"),
-    "h100_sxm": Chip("NVIDIA H100 SXM 80GB", 132, 50e6, "2022"),
-    "h200_sxm": Chip("NVIDIA H200 SXM 141GB", 132, 50e6, "2024"),
-    "b200_sxm": Chip("NVIDIA B200 SXM 180GB", 148, 126e6, "2024"),
-    "b300_sxm": Chip("NVIDIA B300 SXM 270GB", 148, 126e6, "2025"),
-    "gb200": Chip("NVIDIA GB200 (a GPU of it)", 152, 126e6, "2024"),
-    "gb300": Chip("NVIDIA GB300 (a GPU of it)", 152, 126e6, "2025"),
-    "l40s": Chip("NVIDIA L40S 48GB", 142, 96e6, "2023"),
-    "rtx_pro_6000_server": Chip("NVIDIA RTX PRO 6000 Server 96GB", 188, 128e6, "2025"),
-    "b60": Chip("Intel Arc Pro B60 24GB", 20, 18e6, "2025"),
+    "a100_sxm": Chip("NVIDIA A100 SXM 80GB", 108, 40e6),
+    "h100_sxm": Chip("NVIDIA H100 SXM 80GB", 132, 50e6),
+    "h200_sxm": Chip("NVIDIA H200 SXM 141GB", 132, 50e6),
+    "b200_sxm": Chip("NVIDIA B200 SXM 180GB", 148, 126e6),
+    "b300_sxm": Chip("NVIDIA B300 SXM 270GB", 148, 126e6),
+    "gb200": Chip("NVIDIA GB200 (a GPU of it)", 152, 126e6),
+    "gb300": Chip("NVIDIA GB300 (a GPU of it)", 152, 126e6),
+    "l40s": Chip("NVIDIA L40S 48GB", 142, 96e6),
+    "rtx_pro_6000_server": Chip("NVIDIA RTX PRO 6000 Server 96GB", 188, 128e6),
+    "b60": Chip("Intel Arc Pro B60 24GB", 20, 18e6),
 }
 
 # For a GPU that is not in the list: the median of those that are.
-OTHER = Chip("", 132, 50e6, "")
+OTHER = Chip("", 132, 50e6)
 
 
 @dataclass(frozen=True)

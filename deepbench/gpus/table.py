@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
 from deepbench.gpus import package
-from deepbench.gpus.families import families, family_of
+from deepbench.gpus.families import families
 from deepbench.gpus.families.family import PRECISIONS, Family, Kernels
 from deepbench.gpus.package import TableFile
 from deepbench.gpus.sheet import Sheet, sheet
@@ -217,15 +217,6 @@ def version_order(version: str) -> tuple[tuple[int, str], ...]:
     parts = re.findall(r"\d{1,9}|[a-z]+", version.lower())
     end = (-1, "")
     return *((int(part), "") if part.isdigit() else (0 if part == "post" else -2, part) for part in parts), end
-
-
-def unmapped_tables(machine: str) -> dict[str, int]:
-    """Tables that are like no operation of ours, with how many rows they have."""
-    found: dict[str, int] = {}
-    for file in package.tables(machine):
-        if family_of(file.stem) is None:
-            found[file.stem] = found.get(file.stem, 0) + package.row_count(file)
-    return found
 
 
 def kernel_at(kernels: Kernels, row: int) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""KernelTimes of kernels on a GPU: from a row of a table where there is one, else from the fitted model."""
+"""Times of kernels on a GPU: from a row of a table where there is one, else from the fitted model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ USUAL_SPREAD = 0.1
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """KernelTimes of kernels with one framework."""
+    """Times of kernels with one framework."""
 
     seconds: Array
     low_s: Array
@@ -65,7 +65,7 @@ class Lookup:
     """Of the rows that are not marked, sorted."""
     order: Array
     spread: float
-    """Half of a 95 % interval of the logarithm of the ratio of two frameworks for the same kernel."""
+    """Half of a 95 % interval of the logarithm of a time, from the ratios of frameworks for the same kernel."""
     served: frozenset[tuple[int, tuple[int, ...]]]
     """Sources and groups most of whose rows are trusted."""
 
@@ -128,7 +128,7 @@ def frameworks(machine: str, family: str) -> list[str]:
 
 
 def times(machine: str, family_name: str, kernels: Kernels, framework: str) -> KernelTimes | None:
-    """KernelTimes of kernels with a framework; None where it has no table of this family on this GPU.
+    """Times of kernels with a framework; None where it has no table of this family on this GPU.
 
     Every key of the family must be given. A kernel of a kind that the framework has no trusted rows of has NaN.
     """

@@ -239,6 +239,14 @@ def test_a_server_that_does_not_hold_its_model_has_no_times(here):
     assert found["cost_low"] < found["cost"] < found["cost_high"]
 
 
+def test_a_server_has_the_cache_that_its_framework_has(here):
+    formats = {
+        found["framework"]: found["format"].rpartition(" ")[2]
+        for found in json.loads(here("predict", MODEL, "--on", "h100_sxm", "--precision", "fp8", "--json"))
+    }
+    assert {"trtllm": "fp8", "vllm": "bfloat16"} == formats
+
+
 def test_a_gpu_without_a_measured_deployment_is_named(here):
     assert "No deployment on l40s was measured" in here("predict", MODEL, "--on", "l40s", "--on", "h100_sxm")
     assert "was measured" not in here("predict", MODEL, "--on", "h100_sxm")

@@ -507,7 +507,7 @@ def test_the_types_of_a_deployment(listed, words, wanted):
 
 def test_an_unknown_precision_ends_in_a_sentence(listed):
     (found,) = listed({"precision": "int3\x1b[31m"})
-    with pytest.raises(BadInput, match="known are fp8, fp4, int4, bf16") as error:
+    with pytest.raises(BadInput, match="wanted the precision fp8, fp4, int4 or bf16") as error:
         _ = found.format
     assert "\x1b" not in str(error.value)
 

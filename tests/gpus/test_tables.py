@@ -9,6 +9,7 @@ import pytest
 from deepbench.core.errors import BadInput
 from deepbench.gpus import index, package, sheet
 from deepbench.gpus.families.family import PRECISIONS
+from deepbench.gpus.index import contents
 from deepbench.gpus.table import (
     ABOVE_BANDWIDTH,
     ABOVE_PEAK,
@@ -17,7 +18,6 @@ from deepbench.gpus.table import (
     OF_HOST,
     kernel_at,
     table,
-    unmapped_tables,
     version_order,
 )
 from tests.gpus import small_tables
@@ -216,7 +216,8 @@ def test_experts_of_the_faulty_routing_are_left_out(gpu):
 
 
 def test_tables_that_are_like_no_operation_are_counted(gpus):
-    assert {"mhc_module": 3} == unmapped_tables("h100_sxm")
+    (found,) = [one for one in contents() if one.machine == "h100_sxm"]
+    assert {"mhc_module": 3} == found.other
 
 
 def test_machines_have_a_sheet_and_a_table(folder):

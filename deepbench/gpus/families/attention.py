@@ -20,6 +20,12 @@ BYTES = (2.0, 1.0)
 SIZES = {"batch_size": None, "isl": None, "num_heads": None, "num_key_value_heads": None, "head_dim": None}
 
 
+def type_and_cache(kernel: Mapping[str, int]) -> str:
+    """`bfloat16`, or `bfloat16, cache fp8` where the types differ."""
+    own, cache = (list(TYPES)[kernel[name]] for name in ("type", "cache"))
+    return own if own == cache else f"{own}, cache {cache}"
+
+
 class ContextAttention(Family):
     """Tables of causal attention of prompts."""
 
@@ -82,9 +88,7 @@ class ContextAttention(Family):
 
     def precision_name(self, kernel: Mapping[str, int]) -> str:
         """The type of the queries, and of the cache where it differs."""
-        names = ["bfloat16", "fp8"]
-        own, cache = names[kernel["type"]], names[kernel["cache"]]
-        return own if own == cache else f"{own}, cache {cache}"
+        return type_and_cache(kernel)
 
 
 class DecodeAttention(ContextAttention):

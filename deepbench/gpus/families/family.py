@@ -42,7 +42,7 @@ class Family(ABC):
     stems: tuple[str, ...]
     """Names of the files, without their ending."""
     integers: Mapping[str, int | None]
-    """RawColumns of the files, as `package.read` takes them."""
+    """Columns of the files, as `package.read` takes them."""
     texts: Mapping[str, str | None]
     keys: tuple[str, ...]
     """What identifies a kernel: sizes, and codes of types."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from deepbench.gpus.families.attention import BYTES, FP8, TYPES
+from deepbench.gpus.families.attention import BYTES, FP8, TYPES, type_and_cache
 from deepbench.gpus.families.family import PRECISIONS, Family, Kernels, KernelWork
 from deepbench.gpus.package import RawColumns
 
@@ -71,9 +71,7 @@ class LatentPrompts(Family):
 
     def precision_name(self, kernel: Mapping[str, int]) -> str:
         """The type of the queries, and of the cache where it differs."""
-        names = ["bfloat16", "fp8"]
-        own, cache = names[kernel["type"]], names[kernel["cache"]]
-        return own if own == cache else f"{own}, cache {cache}"
+        return type_and_cache(kernel)
 
 
 class LatentDecoding(LatentPrompts):
@@ -139,7 +137,7 @@ class LatentProducts(Family):
 
     def precision_name(self, kernel: Mapping[str, int]) -> str:
         """The table's own word."""
-        return ["bfloat16", "fp8"][kernel["type"]]
+        return list(TYPES)[kernel["type"]]
 
 
 def _precision(kind: Array) -> Array:

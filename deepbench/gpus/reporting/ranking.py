@@ -32,7 +32,10 @@ def money(value: float) -> str:
 
 def parts(found: ModelRanking) -> list[Part]:
     """What a person reads."""
-    return [[heading(found), *verdict(found)], table(found)]
+    without = [c.machine for c in found.ranked if c.price_per_h is None]
+    is_mixed = found.by == "time" and len(without) < len(found.ranked)
+    unpriced = [f"By time, because there is no price of {join(without, 'or')}."] if is_mixed else []
+    return [[heading(found), *verdict(found), *unpriced], table(found)]
 
 
 def heading(found: ModelRanking) -> str:

@@ -20,8 +20,7 @@ def parts(
     first = found[0].setup
     head = (
         f"{first.suite}: {first.batch} requests at a time on each server, prompts of {first.prompt} and outputs of "
-        f"{first.output} tokens; "
-        f"{first.format.text}"
+        f"{first.output} tokens; {join(list(dict.fromkeys(s.setup.format.text for s in found)), 'or')}"
     )
     measured = server.shipped().machines
     apart = list(dict.fromkeys(s.setup.machine for s in found if s.setup.machine not in measured))

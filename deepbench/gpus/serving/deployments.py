@@ -13,8 +13,7 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import read_regular
 from deepbench.core.json_lines import printable
 from deepbench.gpus import package
-from deepbench.gpus.serving.steps import FORMATS, ServedFormat
-from deepbench.gpus.sheet import sheet
+from deepbench.gpus.serving.steps import FORMATS, ServedFormat, format_of_server
 
 NAME = "silicon_sample.csv"
 MOST_BYTES = 64 * 2**20
@@ -99,15 +98,10 @@ def format_of(model: str, precision: str, framework: str, machine: str) -> Serve
     if name == "fp8" and model in IN_BLOCKS:
         name = "fp8_block"
     if model == "openai/gpt-oss-120b":
-        # TensorRT-LLM multiplies 8 bits where the GPU has units for weights of 4 bits.
-        name = "mxfp4_fp8" if framework == "trtllm" and "nvfp4" in sheet(machine).peak else "mxfp4"
+        name = "mxfp4"
     if name not in FORMATS:
-        raise BadInput(
-            f"a deployment has the precision {shorten(printable(precision))}; known are fp8, fp4, int4, bf16"
-        )
-    found = FORMATS[name]
-    has_small_cache = name in ("fp8", "fp8_block", "nvfp4") and framework == "trtllm"
-    return ServedFormat(found.layers, found.experts, "fp8" if has_small_cache else found.cache)
+        raise BadInput(f"wanted the precision fp8, fp4, int4 or bf16, found {shorten(printable(precision))}")
+    return format_of_server(name, framework, machine)
 
 
 @cache

@@ -8,7 +8,7 @@ the bytes count.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,20 @@ def format_named(name: str) -> ServedFormat:
             f"{did_you_mean(name, FORMATS)}"
         )
     return FORMATS[name]
+
+
+def format_of_server(name: str, framework: str, machine: str) -> ServedFormat:
+    """In which types a server of a framework computes, with the format of this name.
+
+    TensorRT-LLM keeps keys and values in 8 bits where its layers have 8 bits or less. It multiplies 8 bits with weights
+    of 4 bits where the GPU has units for these.
+    """
+    if framework != "trtllm":
+        return format_named(name)
+    if name == "mxfp4" and "nvfp4" in sheet(machine).peak:
+        name = "mxfp4_fp8"
+    found = format_named(name)
+    return replace(found, cache="fp8") if name in ("fp8", "fp8_block", "nvfp4") else found
 
 
 @lru_cache(maxsize=4096)

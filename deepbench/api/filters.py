@@ -70,7 +70,7 @@ class Filters(TypedDict, total=False):
     ranks: int | Iterable[int] | None
     """Only groups of these sizes."""
     device: str | None
-    """`cpu` (the default), `cuda` or `hip`."""
+    """`cpu` (the default), or another that a library reaches, such as `cuda`, `cuda:1`, `hip` or `pjrt:tpu`."""
     settings: Mapping[str, Choice] | None
     """Settings of cases, such as `{"weights": ["plain", "packed"]}`, and parameters of models, such as
     `{"phase": "decode", "batch": "8"}`."""
@@ -106,26 +106,28 @@ def plan_cases(what: What | Iterable[What], choices: Choices) -> list[Planned]:
 
 def make_choices(mode: str | None = None, most_ranks: int | None = None, **filters: Unpack[Filters]) -> Choices:
     """The filters as one value. In the mode `quick`, `fit` has a tighter limit; `most_ranks` limits groups."""
-    from deepbench.core.backend import DEVICES
+    from deepbench.core import devices
+    from deepbench.core.case import device_backends
 
     if unknown := filters.keys() - Filters.__annotations__.keys():
         name = min(unknown)
         raise TypeError(f"{name} is no filter of cases{did_you_mean(name, Filters.__annotations__)}")
-    device = filters.get("device") or "cpu"
-    if device not in DEVICES:
-        hint = did_you_mean(device, DEVICES)
-        raise BadInput(f"device is one of {', '.join(DEVICES)}, found {shorten(device)!r}{hint}")
+    on = filters.get("device")
+    place = devices.parse(on, device_backends()) if on else devices.Wanted(devices.CPU, None)
+    chosen = _several(filters.get("backends"))
+    if place.backend is not None and chosen not in ((), (place.backend,)):
+        raise BadInput(f"the device {shorten(on or '')!r} is reached by {place.backend}, not by {', '.join(chosen)}")
     wanted, fit = _several(filters.get("precisions")), filters.get("fit")
     return Choices(
         ops=_several(filters.get("ops")),
-        backends=_several(filters.get("backends")),
+        backends=chosen or ((place.backend,) if place.backend is not None else ()),
         precisions=tuple(PRECISIONS) if "all" in wanted else wanted,
         directions=_several(filters.get("directions")),
         applications=_several(filters.get("applications")),
         threads=_several(filters.get("threads")),
         ranks=_several(filters.get("ranks")),
         most_ranks=most_ranks,
-        device=device,
+        device=place.device,
         settings={name: _several(values) for name, values in (filters.get("settings") or {}).items()},
         fit=None if fit is None else for_mode(fit, mode),
         with_parts=filters.get("with_parts", False),
@@ -147,7 +149,7 @@ def backends() -> dict[str, Backend]:
 
 
 def device_of(backend: str) -> str:
-    """The device of a library: `cpu`, `cuda` or `hip`. `BadInput` for an unknown library."""
+    """The usual device of a library, such as `cpu` or `cuda`. `BadInput` for an unknown library."""
     from deepbench.core.backend import find_backend
 
     return find_backend(backend).device

@@ -52,7 +52,11 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
         is_flag=True,
         help="Also measure the parts of wide or stacked recurrent layers and of linear layers; see show --by parts.",
     )(command)
-    command = click.option("--device", metavar="DEVICE", help="Use libraries of cpu (default), cuda or hip.")(command)
+    command = click.option(
+        "--device",
+        metavar="DEVICE",
+        help="Measure on cpu (default), cuda, hip, or another device that deepbench info --devices lists.",
+    )(command)
     for name, metavar, text in reversed(options):
         split = None if name in ("--set", "--application") else comma_list
         add = click.option(name, multiple=True, metavar=metavar, help=text + " Repeatable.", callback=split)
@@ -99,7 +103,7 @@ price_option = click.option(
 
 def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
     """The case options as filters of a run in this mode; `BadInput` for words that are none."""
-    from deepbench.api.filters import device_of, make_choices, thread_count, whole_number
+    from deepbench.api.filters import backends, device_of, make_choices, thread_count, whole_number
     from deepbench.api.groups import launched
 
     settings: dict[str, tuple[str, ...]] = {}
@@ -129,9 +133,10 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
     )
     if filters["device"]:
         for name in choices.backends:  # a library that is named is used on its own device, whatever the option says
-            if (device := device_of(name)) != choices.device:
+            if not backends()[name].reaches(choices.device):
                 raise BadInput(
-                    f"--backend {name} is a library for {device}, and --device says {choices.device}; leave out one"
+                    f"--backend {name} is a library for {device_of(name)}, and --device says {choices.device}; "
+                    "leave out one"
                 )
     return choices
 

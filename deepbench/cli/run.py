@@ -146,7 +146,7 @@ def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = 
     console, path = make_console(), session.file.path
     go_on_without_output(f"all results still go to {path}")
     print_head(console, results_of(session.file), os.environ)
-    print_unused(console, {case.library.device for case in session.cases})
+    print_unused(console, {case.device for case in session.cases})
     session.slowdown = print_load(console, watch).slowdown
     code = 0
     try:

@@ -19,7 +19,7 @@ from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from deepbench.core import registry
+from deepbench.core import devices, registry
 from deepbench.core.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Backend(ABC):
     title: ClassVar[str]
     """The library's name as its makers spell it."""
     device: ClassVar[str] = "cpu"
-    """`cpu`, `cuda` or `hip`."""
+    """Its usual device (`core/devices.py`): the one where none is named."""
     default: bool = True
     """Whether runs that name no backend use this one."""
     is_group: ClassVar[bool] = False
@@ -131,8 +131,8 @@ class Backend(ABC):
         }
         if wrong := registry.wrong_attribute(self, types):
             return wrong
-        if self.device not in DEVICES:
-            return f"device must be one of {', '.join(DEVICES)}, found {self.device!r:.60}"
+        if not devices.is_name(self.device):
+            return f"device must be a name such as cpu or cuda, found {self.device!r:.60}"
         fixed = self.fixed_variables
         if not isinstance(fixed, Mapping) or not all(isinstance(word, str) for item in fixed.items() for word in item):
             return f"fixed_variables must map texts to texts, found {fixed!r:.60}"
@@ -147,6 +147,17 @@ class Backend(ABC):
         Called once in a new process, before any kernel is prepared and after the variables above are set. Import and
         load here, never at the top of the file.
         """
+
+    def reaches(self, device: str) -> bool:
+        """Whether cases may run on this device."""
+        return device == self.device
+
+    def select(self, device: str) -> None:  # noqa: B027  # most have one device
+        """Called before `open` with the device of the case."""
+
+    def is_default_on(self, device: str) -> bool:
+        """Whether runs on this device that name no backend use this one."""
+        return self.default and device == self.device
 
     def threads_in_use(self) -> int | None:
         """The number of threads that the library says it uses; None if it does not say. Called after `open`."""
@@ -234,7 +245,43 @@ class GroupBackend(Backend):
         return {}
 
 
-DEVICES = ("cpu", "cuda", "hip")
+@dataclass(frozen=True)
+class FoundDevice:
+    """A device that a backend can use here."""
+
+    device: str
+    """Its name in cases, such as `cuda` or `pjrt:tpu`."""
+    title: str
+    """What the device or its driver calls it."""
+    through: str
+    """What reaches it: a plug-in or provider, with its version."""
+    path: str | None = None
+    """The file of that."""
+
+
+class DeviceBackend(Backend):
+    """A backend that reaches whatever devices an interface has: those of plug-ins, providers or drivers.
+
+    Its kernels have a `queue` (`core/kernel.py`) where the device works while the host goes on.
+    """
+
+    reaches_shared: ClassVar[tuple[str, ...]] = ("cpu", "cuda", "hip")
+    """Which of the devices that other libraries use too it may reach."""
+    chosen: str | None = None
+    """The device to open; None: its usual one."""
+
+    def reaches(self, device: str) -> bool:
+        return devices.base(device) in self.reaches_shared or device.startswith(f"{self.name}:")
+
+    def select(self, device: str) -> None:
+        self.chosen = device
+
+    def is_default_on(self, device: str) -> bool:
+        return super().is_default_on(device) or device.startswith(f"{self.name}:")
+
+    @abstractmethod
+    def devices(self) -> list[FoundDevice]:
+        """The devices that it can use here; `Unavailable` says what is missing. Called in a process of its own."""
 
 
 def all_backends() -> dict[str, Backend]:
@@ -252,3 +299,8 @@ def find_backend(name: str) -> Backend:
     """The backend with this name; `BadInput` for any other word."""
     backend: Backend = registry.find("backends", name)
     return backend
+
+
+def all_device_backends() -> dict[str, DeviceBackend]:
+    """Those that reach devices of an interface."""
+    return {name: b for name, b in all_backends().items() if isinstance(b, DeviceBackend)}

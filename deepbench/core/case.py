@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core import registry
+from deepbench.core import devices, registry
 from deepbench.core.aliases import did_you_mean, meant
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.precision import PRECISIONS, Precision, find_precision
@@ -45,6 +45,13 @@ class Case:
     threads: int
     overrides: tuple[tuple[str, str], ...] = ()
     """Settings that differ from their default, sorted by name."""
+    named_device: str | None = None
+    """The device, where it is not the usual one of the backend."""
+
+    @property
+    def device(self) -> str:
+        """What it runs on, such as `cpu`, `cuda` or `pjrt:tpu`."""
+        return self.named_device or self.library.device
 
     @property
     def operation(self) -> Op:
@@ -67,7 +74,9 @@ class Case:
     def text(self) -> str:
         """The one-line text; `parse_case` is its inverse."""
         words = [self.op, self.problem.text, self.direction, self.precision.name, self.backend]
-        return " ".join([*words, f"threads={self.threads}", *(f"{name}={value}" for name, value in self.overrides)])
+        device = [f"device={self.named_device}"] if self.named_device else []
+        settings = (f"{name}={value}" for name, value in self.overrides)
+        return " ".join([*words, f"threads={self.threads}", *device, *settings])
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,7 @@ class Pattern:
     precision: str | None = None
     backend: str | None = None
     threads: int | None = None
+    device: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
     """Every setting in the text, defaults included; these stay as they are."""
 
@@ -114,7 +124,20 @@ def parse_case(text: str) -> Case:
         pattern.backend or "",
         pattern.threads or 0,
         check_settings(pattern.op, dict(pattern.settings)),
+        device_of_case(pattern.backend or "", pattern.device),
     )
+
+
+def device_of_case(backend: str, device: str | None) -> str | None:
+    """The device as a case states it: None for the usual one of the backend, and `BadInput` where it reaches none."""
+    if device is None:
+        return None
+    library = registry.find("backends", backend)
+    if device == library.device:
+        return None
+    if not library.reaches(device):
+        raise BadInput(f"{library.title} runs on {library.device}, not on {shorten(device)!r}")
+    return device
 
 
 def parse_patterns(text: str) -> list[Pattern]:
@@ -139,6 +162,8 @@ def parse_pattern(text: str) -> Pattern:
             _set_once(values, name, read_field(op, name, value), text)
         elif equals and name == "threads":
             _set_once(choices, "threads", thread_count(value), text)
+        elif equals and name == "device":
+            _set_once(choices, "device", devices.parse(value, device_backends()).device, text)
         elif equals:
             _set_once(settings, name, value, text)
         else:
@@ -193,6 +218,13 @@ def _set_once(values: dict[str, Any], name: str, value: Any, text: str) -> None:
     if name in values:
         raise BadInput(f"{name} appears twice in {shorten(text)!r}; remove one")
     values[name] = value
+
+
+def device_backends() -> tuple[str, ...]:
+    """The backends that name devices of their own, such as `pjrt:tpu`."""
+    from deepbench.core.backend import all_device_backends
+
+    return tuple(all_device_backends())
 
 
 def words_by_kind() -> Mapping[str, Collection[str]]:

@@ -5,6 +5,7 @@
     ├── Unavailable        a library or device is missing: reason and remedy
     ├── Unsupported        the library is present but does not support the case
     ├── OutOfMemory        the case does not fit into memory, or an allocation failed
+    ├── ClockFault         the time of a case cannot be trusted
     └── LibraryError       a C function returned an error status
 
 Only `cli/` turns `BadInput` into an exit code. All the others become the reason in the record of one case.
@@ -20,7 +21,7 @@ from typing import Literal
 class DeepBenchError(Exception):
     """Base class of all errors that the package raises deliberately."""
 
-    record_status: Literal["crashed", "unavailable", "unsupported", "out_of_memory"] = "crashed"
+    record_status: Literal["crashed", "unavailable", "unsupported", "out_of_memory", "wrong"] = "crashed"
     """The status of the record of a case that ends with this error."""
 
 
@@ -49,6 +50,12 @@ class OutOfMemory(DeepBenchError):
     """The case needs more memory than is free. The text gives the numbers."""
 
     record_status = "out_of_memory"
+
+
+class ClockFault(DeepBenchError):
+    """The device or its interface does not do what the clock relies on, so there is no time. The text is the reason."""
+
+    record_status = "wrong"
 
 
 # What Python, the loader and libraries say where an allocation failed. (A mount without `exec` fails to map, too, and

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 
@@ -50,8 +51,57 @@ def _word(argument: Any) -> int:
     return ctypes.addressof(argument)
 
 
+class Queue:
+    """The calls of a kernel on a device that works while the host goes on; what the clock for such devices needs.
+
+    `native/slope.py` times it. Subclasses implement `enqueue`, `wait` and `fetch`; the rest proves more.
+    """
+
+    on_host: bool = False
+    """Whether the device is made of the processors of this machine, which other programs use too."""
+    now: Callable[[], int] = staticmethod(perf_counter_ns)
+    """Nanoseconds on the clock of the host. Tests replace it."""
+
+    def enqueue(self, calls: int) -> object:
+        """Give the device this many calls, to be made one after the other; return before they are done, if possible."""
+        raise NotImplementedError
+
+    def wait(self) -> object:
+        """Return when all of them are done."""
+        raise NotImplementedError
+
+    def fetch(self) -> object:
+        """Copy some of the result of the last call to the host, which must wait for that call by itself.
+
+        It shows whether `wait` waits.
+        """
+        raise NotImplementedError
+
+    def empty(self) -> Queue | None:
+        """Calls of a program that computes next to nothing: what a call costs by itself. None if there is none."""
+        return None
+
+    def count(self, calls: int) -> int | None:
+        """How many of so many calls the device makes, by a program that adds 1 in each; None if there is none."""
+        return None
+
+    def loop(self, turns: int) -> Callable[[], object] | None:
+        """A function that gives the device one program, which makes the call this many times; None if there is none."""
+        return None
+
+    def keeps_loop(self) -> bool | None:
+        """Whether the compiled program still computes in every turn; None if the interface does not tell."""
+        return None
+
+
 class Device(Protocol):
     """An accelerator. Its kernels are timed on its own clock."""
+
+    on_host: bool
+    """Whether it is made of the processors of this machine, which other programs use too."""
+
+    def in_turn(self, others: Sequence[Device]) -> Device:
+        """The device of calls of this one's kernel and then of those of others, again and again."""
 
     def timer(self, enqueue: Callable[[int], int], calls: int) -> DeviceTimer:
         """A timer for `enqueue(repeats)`, which makes `calls` calls per repeat."""
@@ -113,7 +163,10 @@ def in_turn(kernels: Sequence[Kernel]) -> Kernel:
     functions = [k.run for k in kernels if k.run is not None]
     if not functions:
         calls = tuple(call for k in kernels for call in k.calls)
-        return Kernel(calls=calls, keep=tuple(kernels), device=kernels[0].device)
+        device = kernels[0].device
+        if device is not None:
+            device = device.in_turn([k.device for k in kernels[1:] if k.device is not None])
+        return Kernel(calls=calls, keep=tuple(kernels), device=device)
 
     def run() -> None:
         for function in functions:

@@ -229,7 +229,7 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
 def _runs_on_cpu(entry: tuple[ImportedCase, Case]) -> bool:
     """Whether a case runs on the CPU, and with the one thread that is assumed."""
     case = entry[1]
-    return case.library.device == "cpu" and not case.operation.is_group and case.threads == 1
+    return case.device == "cpu" and not case.operation.is_group and case.threads == 1
 
 
 def _parse_cases(imported: ImportedFile) -> list[tuple[ImportedCase, Case]]:

@@ -268,7 +268,7 @@ class Limits:
         for text, seconds in self._calls.items():
             with contextlib.suppress(BadInput):  # of a later version, or not ours
                 case = parse_case(text)
-                if case.threads == threads and case.library.device == device:
+                if case.threads == threads and case.device == device:
                     found.append(seconds)
         return found
 

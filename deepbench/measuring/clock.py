@@ -6,6 +6,7 @@ Each sample carries evidence of what disturbed it. `docs/method.md` gives the re
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 from collections.abc import Iterable, Mapping
@@ -75,6 +76,12 @@ class SystemClock:
         except OSError:  # not Linux, or hidden by the container
             self._stat = None
         self._queues: dict[int, int] | None = {}
+
+    @property
+    def share(self) -> float:
+        """The calls of a sample, as a share of all calls that it took to time them (`native/slope.py`)."""
+        share: float = getattr(self.run, "share", 1.0)
+        return share
 
     def evidence(self) -> Evidence | None:
         """See `Clock.evidence`. Steal is coarse: the system counts it in ticks of 10 ms over all CPUs."""
@@ -152,14 +159,15 @@ def take_sample(clock: Clock, turns: int) -> Sample:
     call_s = float(f"{max(elapsed, 1) / turns / clock.turn / 1e9:.7g}")
     if before is None or after is None:
         return Sample(call_s, None, None, None)
-    steal = None
+    share, steal = getattr(clock, "share", 1.0), None
     if before.steal_s is not None and after.steal_s is not None:
         steal = max(0.0, round(after.steal_s - before.steal_s, 3))
     queued_s = None
     if before.queued_ns is not None and after.queued_ns is not None:
-        queued_s = round(_difference_s(before.queued_ns, after.queued_ns), 9)
-    cpu_s = round(_difference_s(before.cpu_ns, after.cpu_ns), 9)
-    return Sample(call_s, cpu_s, after.involuntary_switches - before.involuntary_switches, steal, queued_s)
+        queued_s = round(share * _difference_s(before.queued_ns, after.queued_ns), 9)
+    cpu_s = round(share * _difference_s(before.cpu_ns, after.cpu_ns), 9)
+    switches = math.ceil(share * (after.involuntary_switches - before.involuntary_switches))
+    return Sample(call_s, cpu_s, switches, steal, queued_s)
 
 
 def _difference_s(before: Mapping[int, int], after: Mapping[int, int]) -> float:

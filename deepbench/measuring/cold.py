@@ -32,7 +32,7 @@ LIBRARIES = ("openblas", "onednn", "mkl")
 
 def environment(cases: Iterable[Case], machine: Mapping[str, Any]) -> dict[str, str]:
     """What workers must know of the caches: a virtual machine may be told of larger ones than it can use."""
-    if all(case.settings["cache"] == "hot" or case.library.device != "cpu" for case in cases):
+    if all(case.settings["cache"] == "hot" or case.device != "cpu" for case in cases):
         return {}
     measured, stated = Limits(probes.recall(machine)).cache_bytes(), describe.cache_bytes()
     if describe.MEASURED_CACHES in os.environ or measured is None or (stated is not None and measured >= stated):
@@ -43,7 +43,7 @@ def environment(cases: Iterable[Case], machine: Mapping[str, Any]) -> dict[str, 
 def require(cases: Iterable[Case], machine: Mapping[str, Any]) -> None:
     """`BadInput` where cold caches are wanted and a measurement shows that they are not cold. Measures once."""
     cases = list(cases)
-    if all(case.settings["cache"] == "hot" or case.library.device != "cpu" for case in cases):
+    if all(case.settings["cache"] == "hot" or case.device != "cpu" for case in cases):
         return
     workers = environment(cases, machine)
     size = _cache_bytes(workers)

@@ -127,11 +127,13 @@ def open_backends(
     timeout_s: float,
     variables: Mapping[str, str] | None = None,
     module: str = "deepbench.measuring.worker",
+    devices: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """The same for several libraries, each in a process of its own, several at once.
 
     There are no threads: they would make Ctrl-C wait for the slowest library. `variables` are set in the environment of
-    these processes; an empty value removes one. They run `module`.
+    these processes; an empty value removes one. They run `module`. `devices` has the device to open where that is not
+    the usual one.
     """
     inherited, most = launch.with_variables(os.environ, variables or {}), (os.cpu_count() or 1) + MORE_THAN_CPUS
     waiting, answers = list(reversed(dict.fromkeys(names))), dict[str, dict[str, Any]]()
@@ -142,7 +144,7 @@ def open_backends(
                 name = waiting[-1]
                 try:
                     worker = stack.enter_context(Worker(1, "none", inherited, module))
-                    worker.send({"open": name, "cpus": None})
+                    worker.send({"open": name, "cpus": None, "device": (devices or {}).get(name)})
                 except Unavailable as error:
                     if running:  # the system lets us start no more at once
                         most = len(running)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 
 from deepbench.core.backend import all_backends, find_backend
-from deepbench.core.case import Case, parse_case
+from deepbench.core.case import Case, device_of_case, parse_case
 from deepbench.core.op import all_ops
 from deepbench.core.precision import PRECISIONS
 from deepbench.core.progress import Activity, Progress
@@ -63,7 +63,7 @@ class Probe:
         """The limit that this probe measures; see `key_of`."""
         first = self.cases[0]
         if self.what == "compute":
-            return self.what, first.precision.name, find_backend(first.backend).device, first.threads
+            return self.what, first.precision.name, first.device, first.threads
         return self.what, first.text
 
     @property
@@ -130,11 +130,20 @@ def _rounded(value: float) -> float:
 
 def compute_probe(precision: str, device: str, threads: int, libraries: Iterable[str]) -> Probe:
     """The probe of the peak rate: every library and operation that has this precision on this device."""
-    backends = [b for b in map(find_backend, libraries) if b.device == device and b.computes]
+    backends = [b for b in map(find_backend, libraries) if b.reaches(device) and b.computes]
     return Probe(
         "compute",
         tuple(
-            Case(op.name, problem, op.directions[0], PRECISIONS[precision], backend.name, threads)
+            Case(
+                op.name,
+                problem,
+                op.directions[0],
+                PRECISIONS[precision],
+                backend.name,
+                threads,
+                (),
+                device_of_case(backend.name, device),
+            )
             for op in all_ops().values()
             for backend in backends
             if backend.supports(op.name, precision, op.directions[0])
@@ -181,10 +190,10 @@ def probes_for(cases: Iterable[Case], libraries: Sequence[str], sizes: Sequence[
     for case in cases:
         backend = case.library
         if backend.computes and not case.operation.is_group:
-            peaks.add((case.precision.name, backend.device, case.threads))
+            peaks.add((case.precision.name, case.device, case.threads))
             if backend.name in libraries and (smallest := call_case(case)):
                 calls[smallest] = None
-            if backend.device == "cpu" and case.operation.gathers(case):
+            if case.device == "cpu" and case.operation.gathers(case):
                 gathering[case.threads] = None
     with_f32 = [(name, device, n) for precision, device, n in sorted(peaks) for name in (F32, precision)]
     reading = dict.fromkeys(n for _, device, n in sorted(peaks) if device == "cpu")

@@ -371,7 +371,7 @@ class Session:
         """Seconds that a round of a case takes, roughly."""
         if case.backend in self._unavailable:
             return 0.0
-        peak = self._prober.limits.peak(case.precision.name, case.library.device, case.threads)
+        peak = self._prober.limits.peak(case.precision.name, case.device, case.threads)
         return self.slowdown * estimated_s(case, peak, self.rules)
 
     def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
@@ -423,9 +423,10 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
     rounds = options.processes(side is not None)
     names = {p.case.backend for p in planned}
     # Limits are known from the default libraries; what computes nothing, or in a group, has no limit.
-    devices = {b.device for b in map(find_backend, names) if b.computes and not b.is_group}
-    probing = {n for n, b in all_backends().items() if b.default and b.device in devices and not b.is_group}
-    libraries = open_libraries(sorted(names | probing), side["environment"] if side else None)
+    devices = {p.case.device for p in planned if p.case.library.computes and not p.case.operation.is_group}
+    probing = {n for n, b in all_backends().items() if any(map(b.is_default_on, devices)) and not b.is_group}
+    on = {p.case.backend: p.case.device for p in planned}
+    libraries = open_libraries(sorted(names | probing), side["environment"] if side else None, on)
     missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
     if len(missing) == len(names):
         raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}{_otherwise(planned[0].case, libraries)}")
@@ -455,12 +456,17 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
     return cast(Header, header)
 
 
-def open_libraries(names: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+def open_libraries(
+    names: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    devices: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Facts about each library, or why it is not here; each answer comes from a process of its own.
 
-    `environment` has variables to set for these processes; an empty text removes one.
+    `environment` has variables to set for these processes; an empty text removes one. `devices` has the device of each
+    library, where that is not its usual one.
     """
-    return open_backends(names, probes.OPEN_TIMEOUT_S, environment)
+    return open_backends(names, probes.OPEN_TIMEOUT_S, environment, devices=devices)
 
 
 def _otherwise(case: Case, libraries: Mapping[str, Any]) -> str:
@@ -474,9 +480,15 @@ def _otherwise(case: Case, libraries: Mapping[str, Any]) -> str:
     if here:
         return f"; libraries that are here and serve {work}: {', '.join(here)}"
     if words := with_reference(case):
-        device = case.library.device
+        device = case.device
         return f"; no default library for {device} that is here serves {work}, the float64 reference does: {words}"
     return ""
+
+
+def _devices_of(file: ResultFile) -> dict[str, str]:
+    """The device of each library of a file, as its cases state it."""
+    cases = (line["case"] for line in file.header["plan"]["cases"] if " device=" in line["case"])
+    return {case.backend: case.device for case in map(parse_case, cases)}
 
 
 def require_same_machine(
@@ -490,7 +502,8 @@ def require_same_machine(
     then_hosts = file.header["plan"].get("hosts") or []
     if hosts and list(hosts) != then_hosts:
         differences.append(f"the hosts were {' '.join(then_hosts) or 'this one alone'} and are {' '.join(hosts)}")
-    here = (libraries or open_libraries)(sorted(file.header["libraries"]))
+    names = sorted(file.header["libraries"])
+    here = libraries(names) if libraries is not None else open_libraries(names, devices=_devices_of(file))
     for name, then in file.header["libraries"].items():
         old, new = then.get("library"), here[name].get("library")
         if old != new:

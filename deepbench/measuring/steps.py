@@ -188,8 +188,9 @@ def open_library(request: Request) -> Library:
     """Load the library, and compare the threads it reports with those of the case."""
     case, backend, warnings = request.case, request.backend, []
     others = describe.OtherPrograms(os.sched_getaffinity(0))
+    backend.select(case.device)
     facts = cast(records.LibraryFacts, backend.open())
-    threads = backend.threads_in_use() if backend.device == "cpu" and not backend.is_group else None
+    threads = backend.threads_in_use() if case.device == "cpu" and not backend.is_group else None
     if threads is not None and threads != case.threads:
         raise errors.DeepBenchError(
             f"{backend.title} reports {threads} threads, but the case has {case.threads}; DeepBench sets "
@@ -199,7 +200,7 @@ def open_library(request: Request) -> Library:
     if len(runtimes := describe.openmp_runtimes()) > 1:
         text = f"{' and '.join(runtimes)} are both loaded and may compete for the cores"
         warnings.append(RecordWarning(code="two_openmp_runtimes", text=text))
-    calculates = backend.device == "cpu" and request.op.flop(case) > 0
+    calculates = case.device == "cpu" and request.op.flop(case) > 0
     multipliers = describe.MULTIPLIES.get(case.precision.name)
     if calculates and multipliers and not multipliers & set(describe.instructions()):
         text = f"this CPU has no instructions for arithmetic in {case.precision.name}; the library converts"
@@ -324,10 +325,10 @@ def first_call(prepared: Prepared, earlier: describe.OtherPrograms) -> FirstCall
     `earlier` is the load since an earlier time: where the measurement is short, it tells more than none.
     """
     others, loaded, resident = earlier.from_now(), describe.shared_libraries(), describe.resident_bytes()
-    sample = take_sample(_clock(prepared, prepared.first_timer), 1)
+    sample = take_sample(_clock(prepared, callloop.once(prepared.first_timer)), 1)
     other_cpus, grown = others.cpus(), describe.resident_bytes() - resident
     extra_s = max(0, grown) / TOUCH_BYTES_PER_S + (LOADING_S if describe.shared_libraries() - loaded else 0.0)
-    is_quiet = other_cpus is None or other_cpus < stats.OTHER_LOAD or prepared.device is not None
+    is_quiet = other_cpus is None or other_cpus < stats.OTHER_LOAD or not _is_on_host(prepared)
     return FirstCall(sample, others, is_quiet and extra_s <= MOST_EXTRA * sample.call_s)
 
 
@@ -439,7 +440,7 @@ def check_again(request: Request, buffers: Buffers, prepared: Prepared, timing: 
         if i not in timers:
             timers[i] = callloop.timer(kernels[i])[0]
         _reset(request, [sets[i]], [kernels[i]])
-        timers[i](1)
+        callloop.once(timers[i])(1)
         result = look(i, f"the library does not compute in every call: after timing, call {calls} by itself: ")
         if result.error is not None:
             return result
@@ -488,7 +489,7 @@ def _check_other_inputs(request: Request, buffers: Buffers, prepared: Prepared) 
     for name in free:
         operands.rotate(arrays[name])
     _reset(request, buffers.sets[:1], [kernel])
-    prepared.first_timer(1)
+    callloop.once(prepared.first_timer)(1)
     kernel.store()
     verdict = check(request.op, request.case, arrays)
     prefix = f"the library keeps results of earlier calls: with other numbers in {' and '.join(free)}, "
@@ -496,4 +497,9 @@ def _check_other_inputs(request: Request, buffers: Buffers, prepared: Prepared) 
 
 
 def _clock(prepared: Prepared, timer: Any, turn: int = 1) -> SystemClock:
-    return (SystemClock if prepared.device is None else DeviceClock)(timer, turn)
+    return (SystemClock if _is_on_host(prepared) else DeviceClock)(timer, turn)
+
+
+def _is_on_host(prepared: Prepared) -> bool:
+    """Whether the processors of this machine compute, so that other programs may disturb them."""
+    return prepared.device is None or prepared.device.on_host

@@ -37,7 +37,7 @@ def main() -> None:
             os.sched_setaffinity(0, message["cpus"])  # before any library counts its cores
         import_numpy()
         if "open" in message:
-            connection.send(open_library(message["open"]))
+            connection.send(open_library(message["open"], message.get("device")))
         else:
             connection.send({"record": measure_alone(Request.of(message), connection)})
     # End without the destructors of libraries: some hang or crash there, and the answer has been sent.
@@ -56,14 +56,16 @@ def import_numpy() -> None:
         os.environ["OPENBLAS_NUM_THREADS"] = threads
 
 
-def open_library(name: str) -> dict[str, Any]:
-    """Facts about a library, or why it is not available."""
+def open_library(name: str, device: str | None = None) -> dict[str, Any]:
+    """Facts about a library on its usual or another device, or why it is not available."""
     from deepbench.core.backend import find_backend
     from deepbench.core.errors import DeepBenchError, Unavailable
     from deepbench.machine import describe
 
     try:
-        return {"library": find_backend(name).open(), "openmp": describe.openmp_runtimes()}
+        backend = find_backend(name)
+        backend.select(device or backend.device)
+        return {"library": backend.open(), "openmp": describe.openmp_runtimes()}
     except Unavailable as error:
         return {"unavailable": {"reason": error.reason, "remedy": error.remedy}}
     except DeepBenchError as error:

@@ -51,6 +51,12 @@ def timer(kernel: Kernel) -> tuple[Timer, str]:
     return loop, kind
 
 
+def once(timer: Any) -> Timer:
+    """A timer of a single call, for a timer that may make further calls in order to time some."""
+    single: Timer = getattr(timer, "once", timer)
+    return single
+
+
 def host_timer(kernel: Kernel) -> tuple[Timer, str]:
     """A timer on the host's clock, and the kind of the loop."""
     library = native_library() if kernel.run is None else None

@@ -141,7 +141,7 @@ def component(case: Case, m: int, n: int, k: int, a_t: int = 0, b_t: int = 0) ->
     narrow = {"result": "narrow"} if case.precision.name in SIXTEEN_BITS else {}
     overrides = check_settings("gemm", {**kept, **narrow, "beta": "0"})
     problem = Gemm(m, n, k, a_t, b_t)
-    return Case("gemm", problem, "forward", case.precision, case.backend, case.threads, overrides)
+    return Case("gemm", problem, "forward", case.precision, case.backend, case.threads, overrides, case.named_device)
 
 
 OP = GemmOp()

@@ -21,6 +21,7 @@ GELU is the exact one (Hendrycks, Gimpel, "Gaussian error linear units", 2016), 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -210,7 +211,7 @@ class LinearOp(ProductsOp):
         """
         if case.precision.name in (*FLOATS_8, *FLOATS_4):
             return {}
-        from deepbench.core.case import RUN_SETTINGS, Case
+        from deepbench.core.case import RUN_SETTINGS
         from deepbench.ops.elementwise import Elementwise
         from deepbench.ops.gemm import component
 
@@ -219,7 +220,8 @@ class LinearOp(ProductsOp):
         if kind != "none":
             how = tuple((name, value) for name, value in case.overrides if name in RUN_SETTINGS)
             problem = Elementwise(kind, p.m * p.n)
-            found[Case("elementwise", problem, "forward", case.precision, case.backend, case.threads, how)] = 1
+            part = dataclasses.replace(case, op="elementwise", problem=problem, direction="forward", overrides=how)
+            found[part] = 1
         return found
 
     def title(self, problem: Any) -> str:

@@ -14,6 +14,7 @@ from deepbench.core.case import (
     Case,
     Pattern,
     check_settings,
+    device_of_case,
     known_settings,
     parse_pattern,
     run_settings_text,
@@ -120,7 +121,7 @@ def _baselines(case: Case, choices: Choices) -> Iterable[Case]:
     unbound = dataclasses.replace(choices, ops=(), directions=(), settings={})
     for text in case.operation.baselines(case):
         pattern = parse_pattern(f"{text} {case.precision.name} threads={case.threads} {run_settings_text(case)}")
-        yield from _cases(pattern, dataclasses.replace(unbound, device=case.library.device), case.threads)
+        yield from _cases(pattern, dataclasses.replace(unbound, device=case.device), case.threads)
 
 
 def _chosen(entries: Iterable[Entry], choices: Choices, default_threads: int) -> Iterator[Entry]:
@@ -168,8 +169,9 @@ def _check(choices: Choices) -> None:
 
 def _require_device(library: str, device: str) -> None:
     """`BadInput` where a device is asked for, and a line names a library that runs on another."""
-    other = find_backend(library).device
-    if device not in ("cpu", other):
+    named = find_backend(library)
+    other = named.device
+    if device != "cpu" and not named.reaches(device):
         raise BadInput(
             f"--device {device} asks for libraries of {device}, but a case names {library}, which runs on {other}; "
             f"choose cases that name no library, or leave out --device"
@@ -189,13 +191,15 @@ def _cases(
         backend = find_backend(name)
         if not backend.supports(op.name, precision, direction):
             continue
+        device = pattern.device or (choices.device if backend.reaches(choices.device) else backend.device)
         # On a device one thread of the host gives the orders, and in a group each rank has one.
-        on_cpu = backend.device == "cpu" and not op.is_group
+        on_cpu = device == "cpu" and not op.is_group
         kind = find_precision(precision)
         idle = op.unused_settings(pattern.problem, direction, kind)
         for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
             for chosen in dict.fromkeys(_settings(op, pattern, choices, idle, dict(settings))):
-                yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen)
+                on = device_of_case(name, device)
+                yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen, on)
 
 
 def _asked(pattern: Pattern, choices: Choices, listed: str | None) -> Iterator[tuple[str, str, str]]:
@@ -203,7 +207,7 @@ def _asked(pattern: Pattern, choices: Choices, listed: str | None) -> Iterator[t
     op = find_op(pattern.op)
     if choices.ops and op.name not in choices.ops:
         return
-    default_backends = [name for name, b in all_backends().items() if b.default and b.device == choices.device]
+    default_backends = [name for name, b in all_backends().items() if b.is_default_on(choices.device)]
     for direction in _allowed(pattern.direction, choices.directions, op.directions[:1]):
         for precision in _allowed(pattern.precision, choices.precisions, (listed or "f32",)):
             for name in _allowed(pattern.backend, choices.backends, default_backends):

@@ -32,7 +32,7 @@ def estimated_s(case: Case, roof_flop_per_s: float | None, rules: Rules) -> floa
     backend, touching = case.library, op.operand_bytes(case) / TOUCH_BYTES_PER_S
     if backend.loads_at_once and rules.first_call_counts_s is not None and call > rules.first_call_counts_s:
         sampling = 0.0
-    more = (0.0 if backend.device == "cpu" else DEVICE_S) + (FRAMEWORK_S if backend.framework else 0.0)
+    more = (0.0 if case.device == "cpu" else DEVICE_S) + (FRAMEWORK_S if backend.framework else 0.0)
     if op.is_group:  # ranks fill, check and hash as many times as there are cores for them, or take turns
         more += GROUP_S + 3 * case.problem.ranks * touching
     return PROCESS_S + touching + call + sampling + more

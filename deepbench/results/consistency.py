@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 from deepbench.core import units
 from deepbench.core.backend import known_backend
-from deepbench.core.case import Case, check_settings, known_settings
+from deepbench.core.case import Case, check_settings, device_of_case, known_settings
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.op import Op, known_op
 from deepbench.core.precision import find_precision
@@ -91,7 +91,7 @@ def _case_error(record: Record) -> str | None:
     Operations and libraries of plug-ins may be unknown here. Then only the text is compared with the fields.
     """
     backend = known_backend(record["backend"])
-    if backend is not None and record["device"] != backend.device:
+    if backend is not None and not backend.reaches(record["device"]):
         return f"its device is {shorten(record['device'])}, but {backend.title} runs on {backend.device}"
     op = known_op(record["op"])
     if op is None:
@@ -117,7 +117,7 @@ def _text_error(record: Record) -> str | None:
     """The first word of the text that the fields contradict, and bare words that it lacks."""
     first, *words = record["case"].split() or [""]
     bare = [record["direction"], record["precision"], record["backend"]]
-    values = {**record["settings"], **record["problem"], "threads": record["threads"]}
+    values = {**record["settings"], **record["problem"], **{name: record[name] for name in ("threads", "device")}}
     if first != record["op"]:
         return f"its text begins with {shorten(first)!r}, but its operation is {shorten(record['op'])!r}"
     for word in words:
@@ -138,7 +138,10 @@ def _case_of(op: Op, record: Record) -> Case:
     known = known_settings(op.name)
     settings = check_settings(op.name, {name: value for name, value in record["settings"].items() if name in known})
     precision = find_precision(record["precision"])
-    return Case(op.name, problem, record["direction"], precision, record["backend"], record["threads"], settings)
+    device = device_of_case(record["backend"], record["device"]) if known_backend(record["backend"]) else None
+    return Case(
+        op.name, problem, record["direction"], precision, record["backend"], record["threads"], settings, device
+    )
 
 
 # ---- the result

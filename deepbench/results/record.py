@@ -13,6 +13,7 @@ must check it.
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args
 
+from deepbench.core import devices
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case, run_settings_text
 from deepbench.core.op import Op
@@ -30,7 +31,7 @@ STATUSES: tuple[Status, ...] = get_args(WrittenStatus)
 # A case with one of these statuses has a time.
 MEASURED: tuple[Status, ...] = ("ok", "unchecked")
 
-Device = Literal["cpu", "cuda", "hip"]
+Device = Annotated[str, Text(devices.PATTERN, longest=devices.MOST_CHARACTERS)]
 
 # Values that several fields may have.
 Threads = Annotated[int, Within(1, 4096)]
@@ -330,11 +331,31 @@ class DeviceEnergy(TypedDict):
     """sensors in the window, see below; missing in older files"""
 
 
+class QueueMeasurement(TypedDict):
+    """What the clock for devices without events found. All times are seconds per call."""
+
+    slope_s: SampleSeconds | None
+    """[s] by the slope of k, 2k and 3k calls; null if it was not taken"""
+    loop_s: SampleSeconds | None
+    """[s] by a loop inside the program; null if the interface has none, or if it was refused"""
+    enqueue_s: Seconds
+    """[s] until the host goes on: what a call costs it"""
+    empty_s: SampleSeconds | None
+    """[s] by the slope of a call that computes next to nothing; null if it was not taken"""
+    off_line: Number | None
+    """how far 3k calls lie off the line through k and 2k, relative to k; null if there were too few samples"""
+    fetch_growth: Number | None
+    """the time of reading the result that grows with the calls, relative to a call: a wait that waits leaves none"""
+    refused: str | None
+    """why the loop was refused; null if it was not"""
+
+
 class DeviceMeasurement(TypedDict):
     """What the clock and the sensors of an accelerator reported."""
 
-    clock: Literal["graph", "stalled events", "events"]
-    """how samples were timed: `graph`, `stalled events` or `events` ([gpu.md](gpu.md))"""
+    clock: Literal["graph", "stalled events", "events", "slope", "loop", "awaited"]
+    """how samples were timed: `graph`, `stalled events` or `events` ([gpu.md](gpu.md)), on a device without events
+    `slope`, `loop` or `awaited` ([method.md](method.md))"""
     fallback: str | None
     """why this is not the usual clock for this length; null if it is"""
     host_call_s: Annotated[list[SampleSeconds], Items(10**6)]
@@ -347,6 +368,8 @@ class DeviceMeasurement(TypedDict):
     """sensors while calls ran, see below; missing in older files"""
     energy: NotRequired[DeviceEnergy | None]
     """with `--energy`; null if the card has no counter"""
+    queue: NotRequired[QueueMeasurement | None]
+    """of a device without events: what its clock found"""
 
 
 class Measurement(TypedDict):
@@ -457,7 +480,7 @@ class BackendFields(TypedDict):
     """What a record states about its backend, for readers who do not have it."""
 
     device: str
-    """`cpu`, `cuda` or `hip`"""
+    """what it ran on, such as `cpu`, `cuda` or `pjrt:tpu` ([adding-a-device.md](adding-a-device.md))"""
     library_title: str
     """the library as its makers spell it"""
     framework: bool
@@ -936,6 +959,7 @@ def make_record(case: Case, round_number: int, status: Status, reason: str | Non
         "group": None,
         "heat": None,
         **backend_fields(case.backend),
+        "device": case.device,
         **op_fields(op, case),
     }
 

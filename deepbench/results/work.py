@@ -44,7 +44,7 @@ class Work(NamedTuple):
             record["precision"],
             record["device"],
             record["threads"],
-            tuple(word for word in words if _name(word) not in record["problem"] and _name(word) != "threads"),
+            tuple(w for w in words if _name(w) not in record["problem"] and _name(w) not in ("threads", "device")),
             record["backend"],
         )
 
@@ -56,7 +56,7 @@ class Work(NamedTuple):
             tuple(case.problem.text.split()),
             case.direction,
             case.precision.name,
-            case.library.device,
+            case.device,
             case.threads,
             tuple(f"{name}={value}" for name, value in case.overrides),
             case.backend,

@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepbench.core.aliases import ALIASES, UNKNOWN_TYPES, did_you_mean, meant
-from deepbench.core.backend import DEVICES, all_backends
+from deepbench.core.backend import all_backends
 from deepbench.core.case import DIRECTIONS, parse_pattern
+from deepbench.core.devices import TITLES
 from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops
 from deepbench.core.precision import PRECISIONS
 
-KNOWN = [*PRECISIONS, *all_ops(), *all_backends(), *DIRECTIONS, *DEVICES]
+KNOWN = [*PRECISIONS, *all_ops(), *all_backends(), *DIRECTIONS, *TITLES]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ BACKEND = MyBackend()
             "the field n of Problem must be made with size() or choice()",
         ),
         ("backends", BACKEND.format(change="title = None"), "title must be a text, found None"),
-        ("backends", BACKEND.format(change="device = 'gpu'"), "device must be one of cpu, cuda, hip, found 'gpu'"),
+        ("backends", BACKEND.format(change="device = 'a b'"), "device must be a name such as cpu or cuda, found 'a b'"),
         ("backends", BACKEND.format(change="thread_variables = 'T'"), "thread_variables must be a tuple of texts"),
         ("backends", BACKEND.format(change="tuning_variables = ('T', 5)"), "tuning_variables must be a tuple of texts"),
         ("backends", BACKEND.format(change="path_variable = 5"), "path_variable must be a text or None, found 5"),

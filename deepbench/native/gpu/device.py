@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import Any
 
@@ -16,6 +16,12 @@ from deepbench.native.gpu.vendor import Cuda
 
 class Gpu(Runtime):
     """One GPU; implements `core.kernel.Device`."""
+
+    on_host = False
+
+    def in_turn(self, others: Sequence[Any]) -> Gpu:
+        """Itself: its stream holds the calls of all kernels."""
+        return self
 
     def timer(self, enqueue: Callable[[int], int], calls: int) -> EventTimer:
         """A timer on the GPU's clock for `enqueue(repeats)`, which makes `calls` calls per repeat."""

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from deepbench.core import devices
 from deepbench.core.backend import Backend
 from deepbench.core.case import Case
 from deepbench.core.kernel import Call, Kernel
@@ -31,12 +32,27 @@ class GpuBackend(Backend):
         """As in `vendor.py`."""
         return self.vendor.libraries[self.part].variable
 
+    number_of_gpu = 0
+    """Which of the GPUs that this process sees."""
+
+    def reaches(self, device: str) -> bool:
+        """Every GPU of its maker: `cuda`, `cuda:1` …"""
+        return devices.base(device) == self.device
+
+    def select(self, device: str) -> None:
+        """Use this GPU."""
+        self.number_of_gpu = devices.index(device)
+
+    def is_default_on(self, device: str) -> bool:
+        """On any GPU of its maker."""
+        return self.default and self.reaches(device)
+
     def open(self) -> dict[str, Any]:
         from deepbench.native import library
         from deepbench.native.gpu import functions
         from deepbench.native.gpu.device import open_gpu
 
-        self.gpu = open_gpu(self.vendor)
+        self.gpu = open_gpu(self.vendor, self.number_of_gpu)
         loaded = self.gpu.library(self.part)
         self._choices: dict[str, tuple[int, dict[str, Any]]] = {}
         self.start()

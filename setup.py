@@ -13,8 +13,11 @@ HEADERS = sorted(glob("deepbench/native/*.h"))
 setup(
     ext_modules=[
         # All are loaded with ctypes, so that no Python headers are needed.
-        Extension(
-            "deepbench.native._callloop", ["deepbench/native/callloop.c"], extra_compile_args=["-O2"], optional=True
+        *(
+            Extension(
+                f"deepbench.native._{name}", [f"deepbench/native/{name}.c"], extra_compile_args=["-O2"], optional=True
+            )
+            for name in ("callloop", "pjrt")
         ),
         *(
             Extension(

@@ -179,8 +179,18 @@ class Backend(ABC):
         """Whether a method is marked for this."""
         return any(mark.serves(op, precision, direction) for mark in self.marks())
 
+    def refuse_unmarked(self, case: Case) -> None:
+        """`Unsupported` for an operation, direction, precision or rare setting without a mark."""
+        rare = {name for name in case.operation.rare_settings if name in dict(case.overrides)}
+        marks = [m for m in self.marks() if m.serves(case.op, case.precision.name, case.direction)]
+        if not any(rare <= {*mark.rare_settings} for mark in marks):
+            words = [f"{name}={case.settings[name]}" for name in sorted(rare)] if marks else []
+            have = " ".join([case.op, case.direction, *words])
+            raise Unsupported(f"{self.title} has no {have} in {case.precision.name}")
+
     def prepare(self, case: Case, arrays: Arrays) -> Kernel:
         """Call the method that is marked for this case."""
+        self.refuse_unmarked(case)
         rare = {name for name in case.operation.rare_settings if name in dict(case.overrides)}
         marked = [m for m in _marked_methods(type(self)) if m[1].serves(case.op, case.precision.name, case.direction)]
         for name, mark in marked:
@@ -189,9 +199,7 @@ class Backend(ABC):
                 if kernel is None:
                     raise TypeError(f"{name}() of {self.title} returned None, not a Kernel")
                 return kernel
-        words = [f"{name}={case.settings[name]}" for name in sorted(rare)] if marked else []
-        have = " ".join([case.op, case.direction, *words])
-        raise Unsupported(f"{self.title} has no {have} in {case.precision.name}")
+        raise TypeError(f"{self.title} has no method with the marks that it states")
 
 
 class GroupBackend(Backend):
@@ -280,8 +288,15 @@ class DeviceBackend(Backend):
         return super().is_default_on(device) or device.startswith(f"{self.name}:")
 
     @abstractmethod
-    def devices(self) -> list[FoundDevice]:
-        """The devices that it can use here; `Unavailable` says what is missing. Called in a process of its own."""
+    def candidates(self) -> list[str]:
+        """What may reach devices here, such as files of plug-ins. Nothing is loaded."""
+
+    @abstractmethod
+    def probe(self, candidate: str) -> list[FoundDevice]:
+        """The devices that one of them reaches; `Unavailable` says what is missing.
+
+        Called in a process of its own with a limit of time: what is loaded may abort, hang or ask the network.
+        """
 
 
 def all_backends() -> dict[str, Backend]:

@@ -1,7 +1,8 @@
 """The clock for devices without events: what a call takes where the host gives orders and the device works later.
 
     slope      T(k), T(2k) and T(3k) are the times of so many calls with one wait at the end. What the host and the
-               wait cost once is in all of them, so the time of a call is the slope of the line through them.
+               wait cost once is in all of them, so the time of a call is the slope of the line through them. A sample
+               is T(n) less what the line has at no calls.
     loop       one program makes the call N times, another one 2N times: the difference is N calls, with no host.
     awaited    a call that takes 20 ms or longer is timed with its wait, which no longer counts.
 
@@ -15,7 +16,8 @@ A device or its interface may not do what this relies on. So the clock looks for
     calls overlap                                   calls in a row take far less time than one alone
     time does not grow with the calls               T(3k) lies off the line
 
-`docs/method.md` gives the reasons for the numbers.
+Other programs only make readings longer. So lines go through the shortest of several, and no sample is a difference
+of two readings, which could be too short. `docs/method.md` gives the reasons for the numbers.
 """
 
 from __future__ import annotations
@@ -32,36 +34,58 @@ from deepbench.core.kernel import Kernel, Queue
 AWAITED_S = 20e-3
 # Below it, a loop inside the program is tried: what the host adds to a call is up to 50 µs.
 LOOP_BELOW_S = 0.5e-3
-# The calls of a loop take about this long in all, and a program has at most so many turns.
-LOOP_S, MOST_TURNS = 1e-3, 2**14
-# Readings of a comparison; the median counts.
-READINGS = 7
-# How far T(3k) may lie off the line, and how much of a call the reading of a result may hide, besides noise.
-OFF_LINE, HIDDEN = 0.02, 0.02
-# With more noise than this share of the slope, the line says nothing.
-MOST_NOISE = 0.5
-# Standard errors of a difference that count as noise.
-ERRORS = 4.0
+# The calls of the shortest reading of a line take about this long, and a program has at most so many turns.
+LINE_S, MOST_TURNS = 1e-3, 2**14
+# A sample is at least so many times as long as what the line has at no calls.
+TIMES_CONSTANT = 20
+# Readings of each kind; the shortest counts. Where the line is bent, further ones, up to so many.
+READINGS, MOST_READINGS = 7, 35
+# How far T(3k) may lie off the line, besides noise.
+OFF_LINE = 0.02
+# How much of a call may still be under way when the wait returns: an interface may tidy up beside. It is recorded.
+HIDDEN = 0.2
+# The time of a clock of the host that is too short to say anything.
+RESOLUTION_NS = 300
+# If usual readings are longer than the shortest by more than this share, only a line that is far off says something.
+MOST_NOISE, FAR_OFF = 0.1, 0.3
 # Calls of a program that counts them.
 COUNTED = 50
 # One call alone, less an empty call, takes at least this long where it is compared with calls in a row: below, it is
 # not known well enough. Calls in a row may take this share of it: a device that idled may run slowly at first.
 ALONE_S, LEAST_OF_ALONE = 0.2e-3, 0.7
 # A loop that takes less than this share of what a call must take at least was moved out of the loop.
-LEAST_OF_LOOP = 0.5
+LEAST_OF_LOOP, LEAST_OF_KEPT_LOOP = 0.5, 0.02
 # What an empty call costs varies: so many times as much may be in the slope of a call.
 MOST_OF_EMPTY = 1.5
 # Single calls, made and awaited: the time that a user sees.
 HOST_CALLS = 20
 
 
-class Reading(NamedTuple):
-    """Nanoseconds of `calls`, twice and three times as many, each with one wait."""
+class Line(NamedTuple):
+    """The shortest nanoseconds of `calls`, twice and three times as many, each with one wait."""
 
     calls: int
-    once: int
-    twice: int
-    thrice: int
+    once: float
+    twice: float
+    thrice: float
+    noise: float
+    """By what share usual readings are longer than the shortest."""
+
+    @property
+    def slope_s(self) -> float:
+        """Seconds per call."""
+        return max(1.0, (self.thrice - self.once) / 2) / self.calls / 1e9
+
+    @property
+    def constant_ns(self) -> float:
+        """What no calls would take."""
+        return max(0.0, self.once - (self.thrice - self.once) / 2)
+
+    @property
+    def off(self) -> float:
+        """How much longer the last third of the calls takes than the second, relative to the longer of the two."""
+        second, third = self.twice - self.once, self.thrice - self.twice
+        return (third - second) / max(second, third, 1.0)
 
 
 class QueueDevice:
@@ -115,6 +139,10 @@ class _Turns(Queue):
         for queue in self._queues:
             queue.fetch()
 
+    def rest(self) -> None:
+        for queue in self._queues:
+            queue.rest()
+
     def empty(self) -> Queue | None:
         return self._queues[0].empty()
 
@@ -128,20 +156,19 @@ class SlopeTimer:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._call_s: float | None = None
-        self._readings: list[Reading] = []
-        self._loops: dict[int, Callable[[], object]] = {}
-        self._has_chosen = False
-        self._slope_s: float | None = None
-        self._loop_s: float | None = None
-        self._empty_s: float | None = None
+        self._line: Line | None = None
+        self._loop: Line | None = None
+        self._empty: Line | None = None
         self._refused: str | None = None
+        self._programs: dict[int, Callable[[], object]] = {}
+        self._factor = 1
         self.clock = "awaited"
         """How the last sample was taken: `slope`, `loop` or `awaited`."""
 
     @property
     def share(self) -> float:
         """The calls of a sample, as a share of all calls that it took to time them."""
-        return {"slope": 1 / 6, "loop": 1 / 3, "awaited": 1.0}[self.clock]
+        return 1 / self._factor
 
     def once(self, calls: int = 1) -> int:
         """Nanoseconds of so many calls with their wait, without any further call."""
@@ -151,76 +178,108 @@ class SlopeTimer:
         return elapsed
 
     def __call__(self, repeats: int) -> int:
+        self._factor = 1
         if self._call_s is None:
             self.once()
-        if self._call_s is not None and self._call_s >= AWAITED_S:
+        if (self._call_s or 0.0) >= AWAITED_S:
             self.clock = "awaited"
             elapsed: float = _awaited_ns(self._queue, repeats)
-        elif self.clock == "loop":
-            elapsed = self._loop_ns(_turns(repeats)) * repeats / _turns(repeats)
         else:
-            self.clock = "slope"
-            reading = _reading(self._queue, repeats)
-            self._readings.append(reading)
-            elapsed = (reading.thrice - reading.once) / 2
+            if self._line is None:
+                self._draw_lines()
+            elapsed = self._of_loop(repeats) if self.clock == "loop" else self._of_slope(repeats)
         self._call_s = max(1.0, elapsed) / repeats / 1e9
-        if self.clock == "slope" and not self._has_chosen and len(self._readings) > 1 and self._call_s < LOOP_BELOW_S:
-            self._choose(repeats)
         return max(1, round(elapsed))
+
+    def _of_slope(self, repeats: int) -> float:
+        assert self._line is not None, "it was drawn first"
+        self.clock, constant_ns = "slope", self._constant_ns(self._line)
+        least_ns = TIMES_CONSTANT * constant_ns
+        self._factor = max(1, math.ceil(least_ns / (repeats * self._line.slope_s * 1e9)))
+        elapsed = _awaited_ns(self._queue, self._factor * repeats) - constant_ns
+        return max(1.0, elapsed / self._factor)
+
+    def _of_loop(self, repeats: int) -> float:
+        assert self._loop is not None, "it was drawn first"
+        # A program of as many turns is there: each number of turns would be another one.
+        turns = self._loop.calls
+        runs = max(1, round(repeats / turns))
+        elapsed = sum(self._program_ns(turns) - self._loop.constant_ns for _ in range(runs))
+        self._factor = 1
+        return max(1.0, elapsed * repeats / (runs * turns))
+
+    def _constant_ns(self, line: Line) -> float:
+        """What no calls take: no more than an empty call alone."""
+        empty = self._queue.empty()
+        return line.constant_ns if empty is None else min(line.constant_ns, self._alone_ns(empty))
+
+    def _alone_ns(self, queue: Queue) -> float:
+        if queue is self._queue or self._empty_alone_ns is None:
+            shortest = min(_awaited_ns(queue, 1) for _ in range(READINGS))
+            if queue is self._queue:
+                return shortest
+            self._empty_alone_ns = shortest
+        return self._empty_alone_ns
+
+    _empty_alone_ns: float | None = None
 
     # ---- slope or loop
 
-    def _choose(self, repeats: int) -> None:
-        """Take the loop inside the program if it takes less time, and computes in every turn."""
-        self._has_chosen = True
-        self._slope_s = median(_per_call_s(_reading(self._queue, repeats)) for _ in range(READINGS))
-        if (empty := self._queue.empty()) is not None:
-            self._empty_s = max(1e-9, median(_per_call_s(_reading(empty, repeats)) for _ in range(READINGS)))
-        turns = _turns(max(1, round(LOOP_S / self._slope_s)))
-        if not self._has_loop(turns):
+    def _draw_lines(self) -> None:
+        """The line of calls, that of empty calls, and that of the loop, which counts if it takes less."""
+        calls = 1
+        while (elapsed := self._shortest_ns(calls)) < LINE_S * 1e9 and calls < MOST_TURNS:
+            calls = min(MOST_TURNS, max(2 * calls, math.ceil(calls * LINE_S * 1e9 / max(elapsed, 1) / 2)))
+        self._line = line = _line(lambda n: _awaited_ns(self._queue, n), calls)
+        self.clock = "slope"
+        if line.slope_s >= LOOP_BELOW_S:
             return
-        while (elapsed := self._loop_ns(turns)) < LOOP_S * 1e9 / 2 and turns < MOST_TURNS:
-            grown = _turns(min(MOST_TURNS, max(2 * turns, round(turns * LOOP_S * 1e9 / max(elapsed, 1e3)))))
-            turns = min(grown, 16 * turns)
-        self._loop_s = median(max(1.0, self._loop_ns(turns)) / turns / 1e9 for _ in range(READINGS))
-        self._refused = self._why_not_loop()
-        if self._refused is None and self._loop_s < self._slope_s:
-            self.clock, self._call_s = "loop", self._loop_s
+        if (empty := self._queue.empty()) is not None:
+            self._empty = _line(lambda n: _awaited_ns(empty, n), calls)
+        turns = _turns(calls)
+        if not self._has_program(turns):
+            return
+        while (elapsed := self._program_ns(turns)) < LINE_S * 1e9 and turns < MOST_TURNS:
+            more = _turns(math.ceil(turns * LINE_S * 1e9 / max(elapsed, 1)))
+            turns = min(MOST_TURNS, max(2 * turns, min(more, 16 * turns)))
+        self._loop = _line(self._program_ns, turns, most=2)
+        self._refused = self._why_not_loop(self._loop, line)
+        if self._refused is None and self._loop.slope_s < line.slope_s:
+            self.clock = "loop"
 
-    def _why_not_loop(self) -> str | None:
+    def _shortest_ns(self, calls: int) -> int:
+        return min(_awaited_ns(self._queue, calls) for _ in range(3))
+
+    def _why_not_loop(self, loop: Line, line: Line) -> str | None:
         """Why the loop may not compute in every turn; None if it does."""
-        assert self._slope_s is not None, "it is measured first"
-        assert self._loop_s is not None, "it is measured first"
         kept = self._queue.keeps_loop()
         if kept is False:
             return "the compiler moved the work out of the loop"
-        if self._empty_s is None:
+        if self._empty is None:
             return None if kept else "nothing shows that it computes in every turn"
-        least_s = self._slope_s - MOST_OF_EMPTY * self._empty_s
-        if self._loop_s < LEAST_OF_LOOP * least_s:
+        least_s = line.slope_s - MOST_OF_EMPTY * self._empty.slope_s
+        # Where the program shows it, only a time of next to nothing is doubted: the slope may have been disturbed.
+        if loop.slope_s < (LEAST_OF_KEPT_LOOP if kept else LEAST_OF_LOOP) * least_s:
             return (
-                f"a turn takes {self._loop_s * 1e6:.3g} µs, and a call takes at least {least_s * 1e6:.3g} µs more than "
+                f"a turn takes {loop.slope_s * 1e6:.3g} µs, and a call takes at least {least_s * 1e6:.3g} µs more than "
                 "one that computes nothing, so it does not compute in every turn"
             )
         return None if kept or least_s > 0 else "calls are too short to show that it computes in every turn"
 
-    def _has_loop(self, turns: int) -> bool:
-        for n in (turns, 2 * turns):
-            if n not in self._loops:
-                made = self._queue.loop(n)
-                if made is None:
-                    return False
-                self._loops[n] = made
-                made()  # the first run of a program may prepare it
-                self._queue.wait()
+    def _has_program(self, turns: int) -> bool:
+        if turns not in self._programs:
+            made = self._queue.loop(turns)
+            if made is None:
+                return False
+            self._programs[turns] = made
+            _run_ns(made, self._queue)  # the first run of a program may prepare it
         return True
 
-    def _loop_ns(self, turns: int) -> float:
-        """Nanoseconds of so many turns: by how much a program of twice as many takes longer."""
-        if not self._has_loop(turns):
+    def _program_ns(self, turns: int) -> int:
+        """Nanoseconds of one program of so many turns."""
+        if not self._has_program(turns):
             raise ClockFault("the loop inside the program was there, and is not any more")
-        short, long = self._loops[turns], self._loops[2 * turns]
-        return _run_ns(long, self._queue) - _run_ns(short, self._queue)
+        return _run_ns(self._programs[turns], self._queue)
 
     # ---- facts and faults
 
@@ -234,17 +293,16 @@ class SlopeTimer:
         off_line = self._off_line()
         self._check_alone()
         alone = [_awaited_ns(self._queue, 1) for _ in range(self._host_calls())]
-        slope_s = self._slope_s if self.clock == "loop" else self._last_slope_s()
         return {
             "clock": self.clock,
             "fallback": None,
             "during": None,
             "host_call_s": [float(f"{max(ns, 1) / 1e9 / sets:.7g}") for ns in alone],
             "queue": {
-                "slope_s": _each(slope_s, sets),
-                "loop_s": _each(self._loop_s if self._refused is None else None, sets),
+                "slope_s": _each(self._line, sets),
+                "loop_s": _each(self._loop if self._refused is None else None, sets),
                 "enqueue_s": self._enqueue_s() / sets,
-                "empty_s": _each(self._empty_s, sets),
+                "empty_s": _each(self._empty, sets),
                 "off_line": off_line,
                 "fetch_growth": growth,
                 "refused": self._refused,
@@ -254,14 +312,6 @@ class SlopeTimer:
     def _host_calls(self) -> int:
         return max(1, min(HOST_CALLS, math.ceil(0.1 / max(self._call_s or 0.1, 1e-6))))
 
-    def _last_slope_s(self) -> float | None:
-        readings = self._last_readings()
-        return median(map(_per_call_s, readings)) if readings else None
-
-    def _last_readings(self) -> list[Reading]:
-        """Those with as many calls as the last one: those before belong to the warm-up."""
-        return [r for r in self._readings if r.calls == self._readings[-1].calls]
-
     def _enqueue_s(self) -> float:
         """What a call costs the host, while only a few calls are under way: a queue that is full makes it wait."""
         times = []
@@ -270,34 +320,29 @@ class SlopeTimer:
             self._queue.enqueue(4)
             times.append(self._queue.now() - start)
             self._queue.wait()
+            self._queue.rest()
         return median(times) / 4 / 1e9
 
     def _off_line(self) -> float | None:
         """How far T(3k) is off the line through T(k) and T(2k), relative to k calls; None if noise hides it."""
-        readings = self._last_readings() if self._readings else []
-        if len(readings) < READINGS:
+        if self.clock == "awaited" or self._line is None:
             return None
-        first, second = [r.twice - r.once for r in readings], [r.thrice - r.twice for r in readings]
-        slope, more, noise_ns = median(first), median(second), ERRORS * math.hypot(_error(first), _error(second))
-        if noise_ns > MOST_NOISE * max(slope, more):
+        line = self._line = _line(lambda n: _awaited_ns(self._queue, n), self._line.calls, self._line)
+        if line.noise > MOST_NOISE and abs(line.off) < max(FAR_OFF, line.noise):
             return None
-        off = (more - slope) / max(slope, more)
-        if abs(more - slope) > OFF_LINE * max(slope, more) + noise_ns:
+        if abs(line.off) > OFF_LINE + line.noise:
             raise ClockFault(
-                f"time does not grow evenly with the calls: of {readings[-1].calls}, twice and three times as many, "
-                f"the second take {units_us(slope)}, and the third {units_us(more)}; {OFF_LINE:.0%} and a noise of "
-                f"{units_us(noise_ns)} are allowed"
+                f"time does not grow evenly with the calls: {line.calls} take {_us(line.once)}, twice as many "
+                f"{_us(line.twice)}, three times as many {_us(line.thrice)}"
             )
-        return float(f"{off:.4g}")
+        return float(f"{line.off:.4g}")
 
     def _fetch_growth(self) -> float:
         """By how much reading the result takes longer after more calls, per call and relative to it."""
         assert self._call_s is not None, "calls were timed"
-        if self.clock == "awaited":
-            few, more = 0, 1
-        else:
-            few = max(1, self._readings[-1].calls if self._readings else 1)
-            more = 3 * few
+        few, more = (
+            (0, 1) if self.clock == "awaited" or self._line is None else (self._line.calls, 3 * self._line.calls)
+        )
         times: dict[int, list[int]] = {few: [], more: []}
         for _ in range(READINGS):
             for calls in times:
@@ -306,11 +351,13 @@ class SlopeTimer:
                 start = self._queue.now()
                 self._queue.fetch()
                 times[calls].append(self._queue.now() - start)
+                self._queue.rest()
         # The shortest ones: other programs only add to them.
-        hidden_s = (min(times[more]) - min(times[few])) / (more - few) / 1e9
+        hidden_ns = max(0.0, min(times[more]) - min(times[few]) - RESOLUTION_NS)
+        hidden_s = hidden_ns / (more - few) / 1e9
         # With a wait that does not wait, a call seems to take no longer than giving the order.
-        seems_s = self._last_slope_s() or self._call_s
-        growth = hidden_s / (seems_s + max(0.0, hidden_s))
+        seems_s = self._call_s if self._line is None or self.clock == "awaited" else self._line.slope_s
+        growth = hidden_s / (seems_s + hidden_s)
         if growth > HIDDEN:
             raise ClockFault(
                 f"the wait returns before the calls are done: after it, reading the result takes {hidden_s * 1e6:.3g} "
@@ -326,28 +373,27 @@ class SlopeTimer:
     def _check_alone(self) -> None:
         """`ClockFault` if calls in a row take far less time than one alone, less what an empty call costs."""
         empty = self._queue.empty()
-        if self.clock == "awaited" or empty is None or self._call_s is None:
+        if self.clock == "awaited" or empty is None or self._line is None:
             return
-        alone_ns = min(_awaited_ns(self._queue, 1) for _ in range(READINGS))
-        alone_s = (alone_ns - min(_awaited_ns(empty, 1) for _ in range(READINGS))) / 1e9
-        if alone_s >= ALONE_S and self._call_s < LEAST_OF_ALONE * alone_s:
+        alone_s = (self._alone_ns(self._queue) - self._alone_ns(empty)) / 1e9
+        for _ in range(MOST_READINGS // READINGS):
+            if self._line.slope_s >= LEAST_OF_ALONE * alone_s:
+                return  # other programs may have made the calls alone longer, so it takes several looks to doubt
+            alone_s = min(alone_s, (self._alone_ns(self._queue) - self._alone_ns(empty)) / 1e9)
+        if alone_s >= ALONE_S and self._line.slope_s < LEAST_OF_ALONE * alone_s:
             raise ClockFault(
-                f"calls overlap, or are left out: in a row each takes {self._call_s * 1e6:.4g} µs, alone "
+                f"calls overlap, or are left out: in a row each takes {self._line.slope_s * 1e6:.4g} µs, alone "
                 f"{alone_s * 1e6:.4g} µs"
             )
 
 
-def units_us(nanoseconds: float) -> str:
+def _us(nanoseconds: float) -> str:
     """Microseconds for a message."""
     return f"{nanoseconds / 1e3:.4g} µs"
 
 
 def _awaited_ns(queue: Queue, calls: int) -> int:
-    start = queue.now()
-    queue.enqueue(calls)
-    queue.wait()
-    elapsed: int = queue.now() - start
-    return elapsed
+    return _run_ns(lambda: queue.enqueue(calls), queue)
 
 
 def _run_ns(program: Callable[[], object], queue: Queue) -> int:
@@ -355,28 +401,39 @@ def _run_ns(program: Callable[[], object], queue: Queue) -> int:
     program()
     queue.wait()
     elapsed: int = queue.now() - start
+    queue.rest()
     return elapsed
 
 
-def _reading(queue: Queue, calls: int) -> Reading:
-    return Reading(calls, *(_awaited_ns(queue, n * calls) for n in (1, 2, 3)))
+def _line(reading: Callable[[int], float], calls: int, earlier: Line | None = None, most: int = 3) -> Line:
+    """A line through the shortest of several readings, and of those of an earlier line.
 
-
-def _per_call_s(reading: Reading) -> float:
-    return max(1.0, (reading.thrice - reading.once) / 2) / reading.calls / 1e9
+    With `most=2`, T(3k) is not read but lies on the line. As long as the line is bent, or a block of readings makes it
+    shorter, there may be further ones.
+    """
+    times: dict[int, list[float]] = {n: [] for n in range(1, most + 1)}
+    if earlier is not None:
+        times = {n: [shortest] for n, shortest in zip(times, earlier[1:], strict=False)}
+    line: Line | None = None
+    for _ in range(MOST_READINGS // READINGS):
+        for _ in range(READINGS):
+            for n, found in times.items():
+                found.append(reading(n * calls))
+        shortest = {n: min(found) for n, found in times.items()}
+        noise = max(median(found) / max(shortest[n], 1.0) - 1 for n, found in times.items())
+        before, thrice = line, shortest.get(3, 2 * shortest[2] - shortest[1])
+        line = Line(calls, shortest[1], shortest[2], thrice, noise)
+        is_settled = noise <= MOST_NOISE or (before is not None and before.thrice <= (1 + OFF_LINE) * line.thrice)
+        if line.twice > line.once and abs(line.off) <= OFF_LINE and is_settled:
+            break
+    assert line is not None, "there is at least one block of readings"
+    return line
 
 
 def _turns(calls: int) -> int:
     """The power of two that is nearest, because each number of turns is a program of its own."""
-    return min(MOST_TURNS, 2 ** max(0, round(math.log2(max(1, calls)))))
+    return min(MOST_TURNS, 1 << max(0, round(math.log2(max(1, calls)))))
 
 
-def _each(seconds: float | None, sets: int) -> float | None:
-    return None if seconds is None else float(f"{seconds / sets:.7g}")
-
-
-def _error(values: Sequence[float]) -> float:
-    """Standard error of the median, from the median deviation (of a normal distribution, 1 / 1.4826 of the standard
-    deviation, whose error is 1.2533 times that of the mean)."""
-    middle = median(values)
-    return 1.4826 * 1.2533 * median(abs(v - middle) for v in values) / math.sqrt(len(values))
+def _each(line: Line | None, sets: int) -> float | None:
+    return None if line is None else float(f"{line.slope_s / sets:.7g}")

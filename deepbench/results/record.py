@@ -232,6 +232,8 @@ class LibraryFacts(TypedDict):
     """for example `OpenMP` or `own threads`"""
     card: NotRequired[object]
     """of a GPU library; see [Card](#card)"""
+    device: NotRequired[Annotated[str, Text(longest=1000)]]
+    """what the device calls itself, such as `TPU v4`, where an interface such as PJRT reaches it"""
 
 
 class Unavailability(TypedDict):

@@ -32,6 +32,7 @@ __all__ = [
     "cases",
     "coverage_report",
     "device_of",
+    "interfaces",
     "make_choices",
     "needs_groups",
     "operations",
@@ -146,6 +147,13 @@ def backends() -> dict[str, Backend]:
     from deepbench.core.backend import all_backends
 
     return dict(all_backends())
+
+
+def interfaces() -> list[str]:
+    """The backends that reach devices of several kinds, such as `pjrt`."""
+    from deepbench.core.backend import all_device_backends
+
+    return list(all_device_backends())
 
 
 def device_of(backend: str) -> str:

@@ -14,6 +14,7 @@ from deepbench.reporting.heading import card_text, machine_lines, machine_texts,
 
 if TYPE_CHECKING:
     from deepbench.machine.doctor import Finding
+    from deepbench.measuring.devices import Devices
 
 __all__ = [
     "LIBRARIES_OF",
@@ -27,6 +28,7 @@ __all__ = [
     "default_threads",
     "describe_machine",
     "diagnose",
+    "find_devices",
     "libraries",
     "machine_lines",
     "machine_texts",
@@ -69,6 +71,13 @@ def libraries(names: Sequence[str] | None = None) -> dict[str, Any]:
     from deepbench.measuring.session import open_libraries
 
     return open_libraries(list(all_backends()) if names is None else names)
+
+
+def find_devices() -> Devices:
+    """Every device that a library reaches here, and what reaches none. Each is probed in a process of its own."""
+    from deepbench.measuring.devices import find_devices as found
+
+    return found()
 
 
 def call_loop() -> str:
@@ -123,6 +132,11 @@ def diagnose() -> list[Finding]:
 LIBRARIES_OF = {"cpu": "CPU libraries", "cuda": "NVIDIA libraries", "hip": "AMD libraries"}
 
 
+def libraries_of(device: str) -> str:
+    """What the libraries of a device are called."""
+    return LIBRARIES_OF.get(device, f"libraries for {device}")
+
+
 @dataclass(frozen=True)
 class MissingLibraries:
     """Libraries that are missing for one reason."""
@@ -146,7 +160,7 @@ def missing_groups(missing: Mapping[str, Mapping[str, str]], details: str) -> li
         names.setdefault((find_backend(name).device, short_reason(answer["reason"])), []).append(name)
     return [
         MissingLibraries(
-            LIBRARIES_OF[device], reason, tuple(group), one_remedy([missing[name]["remedy"] for name in group], details)
+            libraries_of(device), reason, tuple(group), one_remedy([missing[name]["remedy"] for name in group], details)
         )
         for (device, reason), group in names.items()
     ]

@@ -18,9 +18,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from deepbench.backends.torch import Torch, attention, find_operator, memory_bound, products, tensor
+from deepbench.backends.torch import Torch, attention, find_operator, memory_bound, products
 from deepbench.backends.torch.memory_bound import Prepared, Tensors
-from deepbench.core.backend import Backend, kernel
+from deepbench.core.backend import DeviceBackend, FoundDevice, kernel
 from deepbench.core.case import Case
 from deepbench.core.errors import DeepBenchError, Unavailable, Unsupported, shorten
 from deepbench.core.kernel import Kernel
@@ -39,7 +39,7 @@ PRECOMPILE_HEADERS = False
 MOST_CHARACTERS = 160
 
 
-class TorchCompiled(Backend):
+class TorchCompiled(DeviceBackend):
     name = "torch_compiled"
     title = "PyTorch compiled"
     default = False
@@ -55,6 +55,22 @@ class TorchCompiled(Backend):
         self._eager = Torch()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._graphs = 0
+
+    def select(self, device: str) -> None:
+        super().select(device)
+        self._eager.select(device)
+
+    def candidates(self) -> list[str]:
+        return []  # those of `torch`
+
+    def probe(self, candidate: str) -> list[FoundDevice]:
+        return []
+
+    def memory_free(self) -> int | None:
+        return self._eager.memory_free()
+
+    def prepare(self, case: Case, arrays: Arrays) -> Kernel:
+        return self._eager.on_device(arrays, case, lambda: super(TorchCompiled, self).prepare(case, arrays))
 
     def open(self) -> dict[str, Any]:
         facts = self._eager.open()
@@ -121,7 +137,7 @@ class TorchCompiled(Backend):
         return lambda: torch.autograd.grad(y, inputs, t["dy"], retain_graph=True), [t["dx"], t["dscale"]], "autograd"
 
     def _tensor(self, array: Any) -> Any:
-        return tensor(self.torch, array)
+        return self._eager._tensor(array)
 
     def _compile(self, function: Function) -> Function:
         """A function that compiles at its first call, and then calls what it has compiled."""

@@ -31,6 +31,7 @@ DETAILS = "deepbench info --verbose"
 @one_of(
     "view",
     matrix="Which library supports which operation, precision and direction.",
+    devices="Every device that a library reaches here: what --device takes.",
     doctor="What makes measurements on this machine noisy or slow, and how to fix it.",
     verbose="The path of each library; for each missing one, the reason and the remedy.",
 )
@@ -47,6 +48,9 @@ def info(view: str | None, as_json: bool) -> None:
 
     if view == "doctor":
         _examine(as_json)
+        return
+    if view == "devices":
+        _print_devices(as_json)
         return
     if view == "matrix" and not as_json:
         _print_matrix()
@@ -157,6 +161,41 @@ def _examine(as_json: bool) -> None:
     count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}" if problems else "no problem"
     ending = f"{count} found; nothing was changed. deepbench selftest shows how small a change can be detected here."
     say(f"\n{fitted('', ending, width)}")
+
+
+def _print_devices(as_json: bool) -> None:
+    """Print what `--device` takes here, and what reaches no device."""
+    from dataclasses import asdict
+
+    from deepbench.api.machine import find_devices
+    from deepbench.api.results import Column, Table
+
+    found = find_devices()
+    if as_json:
+        print_json(asdict(found))
+        return
+    width, console = width_for_people(), make_console()
+    rows = [
+        {"device": r.device, "name": r.title, "backends": ", ".join(r.through), "through": "; ".join(_interfaces(r))}
+        for r in found.reached
+    ]
+    columns = [Column("device", whole=True), Column("name"), Column("backends")]
+    Table(columns, rows).print(console)
+    for row in rows:
+        if row["through"]:
+            say(fitted(f"{row['device']:{INDENT}} ", row["through"], width))
+    for failed in found.failed:
+        say(fitted("✗ ", f"{failed['backend']}, {failed['candidate']}: {failed['reason']}", width))
+        say(fitted("  → ", failed["remedy"], width))
+    ending = "deepbench run SUITE --device NAME measures one of them; deepbench conform --device NAME reports on it."
+    say(f"\n{fitted('', ending, width)}")
+
+
+def _interfaces(reached: Any) -> list[str]:
+    """What interfaces such as PJRT reach a device through."""
+    from deepbench.api.filters import interfaces
+
+    return [f"{name}: {reached.through[name]}" for name in interfaces() if name in reached.through]
 
 
 def _print_matrix() -> None:

@@ -38,6 +38,8 @@ def main() -> None:
         import_numpy()
         if "open" in message:
             connection.send(open_library(message["open"], message.get("device")))
+        elif "probe" in message:
+            connection.send(probe_devices(message["probe"], message["candidate"]))
         else:
             connection.send({"record": measure_alone(Request.of(message), connection)})
     # End without the destructors of libraries: some hang or crash there, and the answer has been sent.
@@ -70,6 +72,21 @@ def open_library(name: str, device: str | None = None) -> dict[str, Any]:
         return {"unavailable": {"reason": error.reason, "remedy": error.remedy}}
     except DeepBenchError as error:
         return {"unavailable": {"reason": str(error), "remedy": "use another build of the library"}}
+
+
+def probe_devices(name: str, candidate: str) -> dict[str, Any]:
+    """The devices that a candidate of a backend reaches, or why there are none."""
+    from dataclasses import asdict
+
+    from deepbench.core.backend import all_device_backends
+    from deepbench.core.errors import DeepBenchError, Unavailable
+
+    try:
+        return {"devices": [asdict(device) for device in all_device_backends()[name].probe(candidate)]}
+    except Unavailable as error:
+        return {"unavailable": {"reason": error.reason, "remedy": error.remedy}}
+    except DeepBenchError as error:
+        return {"unavailable": {"reason": str(error), "remedy": "use another build of it, or leave it out"}}
 
 
 def take_turns(

@@ -397,10 +397,7 @@ def _awaited_ns(queue: Queue, calls: int) -> int:
 
 
 def _run_ns(program: Callable[[], object], queue: Queue) -> int:
-    start = queue.now()
-    program()
-    queue.wait()
-    elapsed: int = queue.now() - start
+    elapsed = queue.elapsed(program)
     queue.rest()
     return elapsed
 

@@ -6,16 +6,20 @@ Tensors share the memory of the arrays. Results of an operator are copied back a
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from deepbench.core.backend import Backend, kernel
+from deepbench.core.backend import DeviceBackend, FoundDevice, kernel
 from deepbench.core.case import Case
 from deepbench.core.errors import IMPORT_ERRORS, Unsupported, not_loaded
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
+
+if TYPE_CHECKING:
+    from deepbench.backends.torch.device import Placed
 
 
 def import_torch() -> Any:
@@ -37,16 +41,38 @@ def tensor(torch: Any, array: Any) -> Any:
     return torch.from_numpy(array)
 
 
-class Torch(Backend):
+class Torch(DeviceBackend):
     name = "torch"
     title = "PyTorch"
     default = False
     framework = True
+    placed: Placed | None = None
+    """The copies on the device; None on the CPU, whose tensors share the memory of arrays."""
+
+    def candidates(self) -> list[str]:
+        return ["torch"] if importlib.util.find_spec("torch") is not None else []
+
+    def probe(self, candidate: str) -> list[FoundDevice]:
+        from deepbench.backends.torch import device
+
+        torch, through = import_torch(), "PyTorch"
+        found = [FoundDevice("cpu", "CPU", f"{through} {torch.__version__}", torch.__file__)]
+        accelerator = getattr(torch, "accelerator", None)
+        if accelerator is not None and accelerator.is_available():
+            kind = accelerator.current_accelerator().type
+            for i in range(accelerator.device_count()):
+                title = device.title_of(torch, torch.device(kind, i))
+                name = device.name_of(torch, kind) + (f":{i}" if i else "")
+                found.append(FoundDevice(name, title, f"{through} {torch.__version__}", torch.__file__))
+        return found
 
     def open(self) -> dict[str, Any]:
+        from deepbench.backends.torch import device
+
         self.torch = torch = import_torch()
         warnings.filterwarnings("ignore", category=UserWarning, module="torch")
-        return {
+        self.place = place = device.find(torch, self.chosen or self.device)
+        facts: dict[str, Any] = {
             "name": self.title,
             "version": torch.__version__,
             "path": torch.__file__,
@@ -54,6 +80,32 @@ class Torch(Backend):
             "cpu_kernels": torch.backends.cpu.get_cpu_capability(),
             "threading": "OpenMP" if torch.backends.openmp.is_available() else "own threads",
         }
+        if place.type != "cpu":
+            torch.set_default_device(place)  # for tensors that operators create
+            # f32 means f32: by default, convolutions on NVIDIA's GPUs multiply in TF32.
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+            facts |= {"device": device.title_of(torch, place), "build": _first_line(torch.__config__.show(), "CUDA")}
+        return facts
+
+    def memory_free(self) -> int | None:
+        from deepbench.backends.torch import device
+
+        return None if self.place.type == "cpu" else device.memory_free(self.torch, self.place)
+
+    def prepare(self, case: Case, arrays: Arrays) -> Kernel:
+        return self.on_device(arrays, case, lambda: super(Torch, self).prepare(case, arrays))
+
+    def on_device(self, arrays: Arrays, case: Case, make: Callable[[], Kernel]) -> Kernel:
+        """The kernel that `make` returns, on tensors of the device."""
+        from deepbench.backends.torch.device import Placed
+
+        if self.place.type == "cpu":
+            return make()
+        self.placed = Placed(self.torch, self.place, lambda array: tensor(self.torch, array))
+        try:
+            return self.placed.kernel(make(), arrays, case.operation.outputs)
+        finally:
+            self.placed = None
 
     def threads_in_use(self) -> int | None:
         return int(self.torch.get_num_threads())
@@ -235,7 +287,7 @@ class Torch(Backend):
         return attention.prepare(self.torch, self._tensor, case, arrays)
 
     def _tensor(self, array: Any) -> Any:
-        return tensor(self.torch, array)
+        return tensor(self.torch, array) if self.placed is None else self.placed.tensor(array)
 
     def _channels_second(self, case: Case, array: Any) -> Any:
         """A tensor whose second axis is the channels in any layout; PyTorch's channels_last is such a view."""

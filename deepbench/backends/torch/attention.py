@@ -37,7 +37,8 @@ def prepare(
     if algorithm == "graph":
         raise Unsupported("PyTorch has no graphs of attention; choose algorithm=default or composed")
     views = {name: tensor(array) for name, array in arrays.items()}
-    choices = [SDPBackend.MATH] if algorithm == "composed" else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+    fused = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+    choices = [SDPBackend.MATH] if algorithm == "composed" else [*fused, SDPBackend.MATH]
     is_causal = p.mask == "causal" and p.queries == p.keys and not p.window and p.lengths == "equal"
     mask = None if is_causal else _mask(torch, case, views["q"].dtype)
     options = {"attn_mask": mask, "is_causal": is_causal, "enable_gqa": p.group > 1}

@@ -89,6 +89,8 @@ def linear(
 def weight_only(torch: Any, tensors: dict[str, Any], arrays: Arrays, case: Case) -> Kernel:
     """`_weight_int4pack_mm_for_cpu` and `_weight_int8pack_mm`, as torchao calls them; 4 bits are packed ahead."""
     p, b, c = case.problem, tensors["b"], tensors["c"]
+    if b.device.type != "cpu":
+        raise Unsupported("PyTorch has these operators on CPUs only")
     if p.bits == 8:
         if p.group != p.k:
             raise Unsupported("PyTorch has one scale for each output with 8 bits; choose group=k")

@@ -13,6 +13,7 @@ from deepbench.core.backend import Backend, kernel
 from deepbench.core.errors import Unsupported
 
 if TYPE_CHECKING:
+    from deepbench.backends.onnxruntime.providers import PluginDevice
     from deepbench.core.case import Case
     from deepbench.core.kernel import Kernel
     from deepbench.core.op import Arrays
@@ -41,6 +42,12 @@ class OnnxRuntimeBackend(Backend):
             "build": self.ort.build,
             "threading": "own threads",
         }
+
+    def devices(self) -> list[PluginDevice]:
+        """Those of plug-in providers. Each provider is tried in a process of its own."""
+        from deepbench.backends.onnxruntime.providers import providers
+
+        return [device for provider in providers() for device in provider.devices]
 
     @kernel("gemm", precisions=("f32", "bf16", "f16", "i8", "i8u8"))
     @kernel("batched_gemm", precisions=("f32", "bf16", "f16"))

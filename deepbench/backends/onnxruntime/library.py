@@ -72,6 +72,7 @@ PLAIN_ENTRIES: dict[str, tuple[int, Any]] = {
     "HardwareDevice_Metadata": (311, ctypes.c_void_p),
     "EpDevice_EpName": (312, ctypes.c_char_p),
     "EpDevice_EpVendor": (313, ctypes.c_char_p),
+    "EpDevice_EpMetadata": (314, ctypes.c_void_p),
     "EpDevice_Device": (316, ctypes.c_void_p),
     "EpDevice_MemoryInfo": (374, ctypes.c_void_p),
 }
@@ -104,7 +105,7 @@ class OnnxRuntime:
         base = get_base()
         if not base:
             raise Unavailable(f"OrtGetApiBase of {self.path} returns null, so it is no {TITLE}", REMEDY)
-        get_api, get_version = (ctypes.c_void_p * 2).from_address(base)
+        get_api, get_version = (address or 0 for address in (ctypes.c_void_p * 2).from_address(base))
         self.version = (ctypes.CFUNCTYPE(ctypes.c_char_p)(get_version)() or b"").decode(errors="replace")
         table = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(get_api)(API_VERSION)
         if not table:
@@ -142,7 +143,7 @@ class OnnxRuntime:
         """The addresses of the objects that a function lists."""
         first, count = ctypes.c_void_p(), ctypes.c_size_t()
         self(name, *arguments, ctypes.byref(first), ctypes.byref(count))
-        return [int(a) for a in (ctypes.c_void_p * count.value).from_address(first.value)] if first.value else []
+        return [a or 0 for a in (ctypes.c_void_p * count.value).from_address(first.value)] if first.value else []
 
     def text(self, name: str, *arguments: Any) -> str:
         """The text that a function returns through its last argument."""

@@ -64,9 +64,14 @@ def _attribute(name: str, value: int | float | str | list[int] | list[str]) -> b
     return put(1, name) + values + put(20, kind)
 
 
-def _tensor(name: str, array: Array) -> bytes:
-    dims = b"".join(put(1, n) for n in array.shape)
-    return b"".join((dims, put(2, element_type(array)), put(8, name), put(9, array.tobytes())))
+def enclosed(number: int, parts: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    """One field whose value is these parts. They are not copied, because weights may be large."""
+    return [varint(number << 3 | BYTES), varint(sum(map(len, parts))), *parts]
+
+
+def _tensor(name: str, array: Array) -> list[bytes | memoryview]:
+    content = array.reshape(-1).view("uint8").data
+    return [*(put(1, n) for n in array.shape), put(2, element_type(array)), put(8, name), *enclosed(9, [content])]
 
 
 def _value(name: str, array: Array) -> bytes:
@@ -86,6 +91,8 @@ class OnnxGraph:
     """Facts for the record, such as the seconds of converting weights."""
     private_buffers: tuple[str, ...] = ()
     """Names of the case's arrays that were copied; see `Kernel`."""
+    packing: str = ""
+    """The name of the seconds that a session takes to bring constants to its layout, for the record; none: empty."""
 
     def add(self, operator: str, inputs: str, output: str, domain: str = "", **attributes: Any) -> None:
         """A node. `inputs` are names with a space between them, `-` for one that is left out."""
@@ -96,15 +103,13 @@ class OnnxGraph:
     @property
     def model(self) -> bytes:
         """The model that holds the graph."""
-        parts = [
-            *(put(1, node) for node in self.nodes),
-            put(2, "deepbench"),
-            *(put(5, _tensor(name, array)) for name, array in self.constants.items()),
-            *(put(11, _value(name, array)) for name, array in self.inputs.items()),
-            *(put(12, _value(name, array)) for name, array in self.outputs.items()),
-        ]
+        parts: list[bytes | memoryview] = [*(put(1, node) for node in self.nodes), put(2, "deepbench")]
+        for name, array in self.constants.items():
+            parts += enclosed(5, _tensor(name, array))
+        for number, arrays in ((11, self.inputs), (12, self.outputs)):
+            parts += [put(number, _value(name, array)) for name, array in arrays.items()]
         sets = put(8, put(1, "") + put(2, OPSET)) + put(8, put(1, MICROSOFT) + put(2, MICROSOFT_OPSET))
-        return b"".join((put(1, FORMAT_VERSION), sets, put(7, b"".join(parts))))
+        return b"".join([put(1, FORMAT_VERSION), sets, *enclosed(7, parts)])
 
 
 def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:

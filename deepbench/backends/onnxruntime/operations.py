@@ -35,7 +35,9 @@ def _graph(case: Case, arrays: Arrays, weights: tuple[str, ...] = (), outputs: t
     constant = [name for name in weights if name in arrays and case.settings.get("weights") == "packed"]
     inputs = {name: array for name, array in arrays.items() if name not in (*written, *constant)}
     constants = {name: arrays[name] for name in constant}
-    return OnnxGraph(inputs, {name: arrays[name] for name in written}, constants, private_buffers=tuple(constant))
+    graph = OnnxGraph(inputs, {name: arrays[name] for name in written}, constants, private_buffers=tuple(constant))
+    graph.packing = "pack_s" if constant else ""
+    return graph
 
 
 def _refuse(condition: bool, reason: str) -> None:
@@ -117,7 +119,7 @@ def conv(case: Case, arrays: Arrays) -> OnnxGraph:
     names = [name for name in ("w", "b") if name in arrays]
     if case.settings["layout"] == "any":
         graph.constants = {name: graph.inputs.pop(name) for name in names}
-        graph.private_buffers = tuple(names)
+        graph.private_buffers, graph.packing = tuple(names), "convert_s"
     options = _windows(case.problem)
     options |= {"dilations": _deep(case.problem, case.problem.dilation), "group": case.problem.groups}
     if case.precision.roundoff:
@@ -144,7 +146,7 @@ def _deep(p: Any, sizes: tuple[int, int, int]) -> list[int]:
     return list(sizes[3 - p.dimensions :])
 
 
-def _windows(p: Any) -> dict[str, list[int]]:
+def _windows(p: Any) -> dict[str, Any]:
     """Strides and padding on both sides."""
     return {"strides": _deep(p, p.stride), "pads": 2 * _deep(p, p.pad)}
 
@@ -274,14 +276,14 @@ def recurrent(case: Case, arrays: Arrays) -> OnnxGraph:
     arrays = single_layer(case, arrays, TITLE)
     start = perf_counter()
     order = list(LSTM_ORDER if p.cell == "lstm" else range(p.gates))
-    w, r = (_aligned(arrays[n][:, order].transpose(1, 2, 0).reshape(1, p.gates * p.hidden, -1)) for n in ("w", "r"))
+    w, r = (copy(arrays[n][:, order].transpose(1, 2, 0).reshape(1, p.gates * p.hidden, -1)) for n in ("w", "r"))
     bias = np.zeros((2, p.gates, p.hidden), np.float32)  # added to the product of x, and to that of h
     bias[0] = arrays["b"][order]
     if resets_after(case):
         bias[1, 2] = arrays["b"][3]
-    weights = {"w": w, "r": r, "b": _aligned(bias.reshape(1, -1))}
+    weights = {"w": w, "r": r, "b": copy(bias.reshape(1, -1))}
     seconds = perf_counter() - start
-    states = {name: arrays[name][None] for name in ("h0", "c0") if name in arrays}
+    states: Arrays = {name: arrays[name][None] for name in ("h0", "c0") if name in arrays}
     y = arrays["y"].reshape(p.timesteps, 1, p.batch, p.hidden)
     graph = _graph(case, {"x": arrays["x"], **weights, **states, "y": y}, tuple(weights))
     graph.notes, graph.private_buffers = {"convert_s": seconds}, tuple(weights)
@@ -294,10 +296,6 @@ def recurrent(case: Case, arrays: Arrays) -> OnnxGraph:
     return graph
 
 
-def _aligned(array: Array) -> Array:
-    return copy(array)
-
-
 def weight_only_gemm(case: Case, arrays: Arrays) -> OnnxGraph:
     """`MatMulNBits` of ONNX Runtime: its integers have no sign, and 0 in the middle of their range is zero."""
     p = case.problem
@@ -308,6 +306,7 @@ def weight_only_gemm(case: Case, arrays: Arrays) -> OnnxGraph:
     weights = shifted.reshape(p.m, p.k // p.group, -1)
     graph = OnnxGraph({"b": arrays["b"]}, {"c": arrays["c"]}, {"weights": weights, "scales": copy(arrays["scales"].T)})
     graph.notes, graph.private_buffers = {"convert_s": perf_counter() - start}, ("a", "scales")
+    graph.packing = "pack_s"
     options = {"K": p.k, "N": p.m, "bits": p.bits, "block_size": p.group}
     graph.add("MatMulNBits", "b weights scales", "c", MICROSOFT, **options)
     return graph

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from deepbench.backends.onnxruntime.library import NOT_IMPLEMENTED, TITLE, OnnxRuntime
 from deepbench.backends.onnxruntime.model import OnnxGraph, element_type, operators
-from deepbench.core.errors import LibraryError, Unsupported
+from deepbench.core.errors import LibraryError, OutOfMemory, Unsupported
 from deepbench.core.kernel import Call, Kernel
+from deepbench.machine.describe import memory_available
 
 if TYPE_CHECKING:
     from deepbench.core.op import Array
@@ -25,6 +26,11 @@ ALL_OPTIMIZATIONS = 99
 
 # What the format of models can hold.
 MOST_MODEL_BYTES = 2**31 - 2**16
+
+# The model, the session's own constants and packed ones, and the file of the optimized graph.
+COPIES = 4
+# In errors of other codes that say the same: no provider that may be used has a kernel.
+NO_KERNEL = ("fallback to CPU EP has been explicitly disabled", "Provider type for")
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,11 @@ def open_session(ort: OnnxRuntime, graph: OnnxGraph, device: int | None = None) 
 
     `Unsupported` if there is no kernel for it, if it runs on another provider, or in another precision.
     """
-    if sum(array.nbytes for array in graph.constants.values()) > MOST_MODEL_BYTES:
+    constants, available = sum(array.nbytes for array in graph.constants.values()), memory_available()
+    if constants > MOST_MODEL_BYTES:
         raise Unsupported(f"constants of an ONNX model have at most {MOST_MODEL_BYTES} bytes; choose weights=plain")
+    if available is not None and COPIES * constants > available:
+        raise OutOfMemory(f"{constants} bytes of constants are copied {COPIES} times; {available} bytes are available")
     model = graph.model
     provider = CPU_PROVIDER if device is None else ort("EpDevice_EpName", device).decode()
     try:
@@ -54,19 +63,18 @@ def open_session(ort: OnnxRuntime, graph: OnnxGraph, device: int | None = None) 
         session = _create(ort, model, device, None)
         seconds = perf_counter() - start
     except LibraryError as error:
-        refused = error.status == NOT_IMPLEMENTED or "fallback to CPU EP has been explicitly disabled" in str(error)
-        if refused:
+        if error.status == NOT_IMPLEMENTED or any(words in str(error) for words in NO_KERNEL):
             raise Unsupported(f"{error}: there is no such kernel in this build on this machine") from None
         raise
     if "Cast" in ran:
         listed = ", ".join(ran)
         ort("ReleaseSession", session)
         raise Unsupported(f"{TITLE} computes this in another precision on this machine: it runs {listed}; choose f32")
-    others = {name: nodes for name, nodes in _providers(ort, session).items() if name != provider}
-    if others:
+    places = _providers(ort, session)
+    if set(places) != {provider}:
         ort("ReleaseSession", session)
-        nodes = "; ".join(f"{', '.join(nodes)} on {name}" for name, nodes in others.items())
-        raise Unsupported(f"{TITLE} runs a part of this elsewhere than on {provider}: {nodes}")
+        nodes = "; ".join(f"{', '.join(nodes)} on {name}" for name, nodes in places.items()) or "it does not say where"
+        raise Unsupported(f"{TITLE} does not run all of this on {provider}: {nodes}")
     return OpenSession(session, ran, seconds)
 
 
@@ -124,14 +132,20 @@ def bound_kernel(ort: OnnxRuntime, session: OpenSession, graph: OnnxGraph, tenso
         ort("BindInput", binding, name.encode(), tensors[name])
     for name in graph.outputs:
         ort("BindOutput", binding, name.encode(), tensors[name])
-    notes = {"implementation": ", ".join(session.ran), "threads_wait": "spinning", **graph.notes}
+    notes = {"implementation": ", ".join(session.ran), **graph.notes}
+    if ort.threads != 1:
+        notes["threads_wait"] = "spinning"
     if graph.constants:
         notes["converted_bytes"] = sum(array.nbytes for array in graph.constants.values())
-    if graph.private_buffers and graph.constants:
-        notes["pack_s"] = session.seconds
+    if graph.packing:
+        notes[graph.packing] = session.seconds
     call = Call(ort.functions["RunWithBinding"], session.address, 0, binding, status=True)
     kernel = Kernel(calls=(call,), keep=(graph, ort), notes=notes, private_buffers=graph.private_buffers)
-    made = [("Session", session.address), *(("Value", tensor) for tensor in tensors.values()), ("IoBinding", binding)]
+    made = [
+        ("Session", session.address),
+        *(("Value", tensor) for tensor in dict.fromkeys(tensors.values())),
+        ("IoBinding", binding),
+    ]
     weakref.finalize(kernel, ort.release, made).atexit = False
     return kernel
 

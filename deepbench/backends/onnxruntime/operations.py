@@ -15,7 +15,7 @@ from deepbench.core.errors import Unsupported
 from deepbench.core.operands import copy
 from deepbench.core.precision import SIXTEEN_BITS
 from deepbench.core.rows import EPSILON
-from deepbench.ops.recurrent.problem import resets_after, single_layer, skips_input
+from deepbench.ops.recurrent.problem import layer_arrays, resets_after, skips_input
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -29,9 +29,9 @@ LSTM_ORDER = (0, 3, 1, 2)
 LEAST_GROUP = 16
 
 
-def _graph(case: Case, arrays: Arrays, weights: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> OnnxGraph:
+def _graph(case: Case, arrays: Arrays, weights: tuple[str, ...] = ()) -> OnnxGraph:
     """A graph without nodes, whose arrays have the names of the case's; `weights` are constants if they are packed."""
-    written = outputs or tuple(name for name in case.operation.outputs if name in arrays)
+    written = [name for name in case.operation.outputs if name in arrays]
     constant = [name for name in weights if name in arrays and case.settings.get("weights") == "packed"]
     inputs = {name: array for name, array in arrays.items() if name not in (*written, *constant)}
     constants = {name: arrays[name] for name in constant}
@@ -267,33 +267,61 @@ def embedding_bag(case: Case, arrays: Arrays) -> OnnxGraph:
 
 
 def recurrent(case: Case, arrays: Arrays) -> OnnxGraph:
-    """`RNN`, `LSTM` or `GRU`. Weights are brought to their order ahead; packed ones are constants."""
+    """`RNN`, `LSTM` or `GRU` for each layer. Weights are brought to its order ahead; packed ones are constants.
+
+    An operator keeps the directions of time apart, (steps, directions, batch, hidden), where ours are side by side.
+    """
     import numpy as np
 
     p = case.problem
     _refuse(case.settings["mode"] == "training", f"{TITLE} has no training; choose mode=inference")
     _refuse(skips_input(case), "layers of ONNX multiply their input; choose input=narrow")
-    arrays = single_layer(case, arrays, TITLE)
     start = perf_counter()
-    order = list(LSTM_ORDER if p.cell == "lstm" else range(p.gates))
-    w, r = (copy(arrays[n][:, order].transpose(1, 2, 0).reshape(1, p.gates * p.hidden, -1)) for n in ("w", "r"))
-    bias = np.zeros((2, p.gates, p.hidden), np.float32)  # added to the product of x, and to that of h
-    bias[0] = arrays["b"][order]
-    if resets_after(case):
-        bias[1, 2] = arrays["b"][3]
-    weights = {"w": w, "r": r, "b": copy(bias.reshape(1, -1))}
+    weights = {f"{n}{layer}": a for layer in range(p.layers) for n, a in _layer_weights(case, arrays, layer).items()}
     seconds = perf_counter() - start
-    states: Arrays = {name: arrays[name][None] for name in ("h0", "c0") if name in arrays}
-    y = arrays["y"].reshape(p.timesteps, 1, p.batch, p.hidden)
-    graph = _graph(case, {"x": arrays["x"], **weights, **states, "y": y}, tuple(weights))
-    graph.notes, graph.private_buffers = {"convert_s": seconds}, tuple(weights)
-    options: dict[str, Any] = {"hidden_size": p.hidden}
+    states = {f"{n}_{layer}": arrays[n][layer] for n in ("h0", "c0") if n in arrays for layer in range(p.layers)}
+    shape = (p.timesteps, p.batch, 2, p.hidden) if p.bidirectional else (p.timesteps, 1, p.batch, p.hidden)
+    graph = _graph(case, {"x": arrays["x"], **weights, **states, "y": arrays["y"].reshape(shape)}, tuple(weights))
+    graph.notes, graph.private_buffers = {"convert_s": seconds}, ("w", "r", "b", "w_deep")
+    options: dict[str, Any] = {"hidden_size": p.hidden, "direction": "bidirectional" if p.bidirectional else "forward"}
     if p.cell == "vanilla":
-        options["activations"] = ["Relu"]
+        options["activations"] = ["Relu"] * p.time_directions
     if p.cell == "gru":
         options["linear_before_reset"] = int(resets_after(case))
-    graph.add(RECURRENT[p.cell], "x w r b - h0 c0" if p.cell == "lstm" else "x w r b - h0", "y", **options)
+    if p.layers > 1:
+        graph.constants["side_by_side"] = np.array([p.timesteps, p.batch, p.output_size], np.int64)
+    source = "x"
+    for layer in range(p.layers):
+        is_last = layer == p.layers - 1
+        cell = f" c0_{layer}" if p.cell == "lstm" else ""
+        result = "y" if is_last else f"y{layer}"
+        apart = f"apart{layer}" if p.bidirectional else result
+        graph.add(RECURRENT[p.cell], f"{source} w{layer} r{layer} b{layer} - h0_{layer}{cell}", apart, **options)
+        if p.bidirectional:
+            graph.add("Transpose", apart, result, perm=[0, 2, 1, 3])
+        if not is_last:
+            source = f"x{layer + 1}"
+            graph.add("Reshape", f"{result} side_by_side", source)
     return graph
+
+
+def _layer_weights(case: Case, arrays: Arrays, layer: int) -> Arrays:
+    """`w` and `r` (directions, gates · hidden, width) and `b` (directions, 2 · gates · hidden) of a layer."""
+    import numpy as np
+
+    p = case.problem
+    order = list(LSTM_ORDER if p.cell == "lstm" else range(p.gates))
+    ways = [layer_arrays(case, arrays, layer, way) for way in range(p.time_directions)]
+    bias = np.zeros((p.time_directions, 2, p.gates, p.hidden), np.float32)  # for the product of x, and for that of h
+    for of_way, own in zip(bias, ways, strict=True):
+        of_way[0] = own["b"][order]
+        if resets_after(case):
+            of_way[1, 2] = own["b"][3]
+    found = {"b": copy(bias.reshape(p.time_directions, -1))}
+    for name in ("w", "r"):
+        turned = np.stack([own[name][:, order].transpose(1, 2, 0) for own in ways])
+        found[name] = copy(turned.reshape(p.time_directions, p.gates * p.hidden, -1))
+    return found
 
 
 def weight_only_gemm(case: Case, arrays: Arrays) -> OnnxGraph:

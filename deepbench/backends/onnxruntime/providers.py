@@ -215,6 +215,7 @@ def prepare(ort: OnnxRuntime, device: PluginDevice, graph: OnnxGraph) -> PluginK
     kernel.load = _Copies(ort, list(on_host.values()), list(on_device.values()), (arrays,))
     kernel.store = _Copies(ort, [on_device[p] for p in outputs], [on_host[p] for p in outputs], (arrays,))
     kernel.private_buffers = tuple(named)
+    kernel.notes["provider"] = f"{device.provider} {device.version or ''}".strip()
     return PluginKernel(ort, kernel, fetched)
 
 

@@ -238,6 +238,15 @@ def test_the_record_has_what_ran_after_all_optimizations(ort, text, ran):
     assert "1" == record["process"]["environment"]["ORT_DISABLE_TELEMETRY"]
 
 
+@pytest.mark.programs
+def test_it_runs_without_the_compiled_loop(ort, monkeypatch):
+    monkeypatch.setenv(callloop.NO_NATIVE, "1")
+
+    record = measure_case(parse_case(PRODUCT), 1, SHORT, 60.0)
+
+    assert ("ok", "python") == (record["status"], record["measurement"]["loop"]), record["reason"]
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="other processors have products of f16")
 def test_a_product_of_f16_that_is_computed_in_f32_is_refused(ort):
     _, _, graph = graph_of("gemm m=8 n=8 k=8 a_t=0 b_t=0 forward f16 onnxruntime threads=1 beta=0 result=narrow")
@@ -317,7 +326,11 @@ def test_a_file_that_is_no_provider_is_named(ort, tmp_path):
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 @pytest.mark.parametrize(
     ("does", "problem"),
-    [("abort()", r"ended its process with -6"), ("for (;;) pause()", r"did not list its devices within 1 s")],
+    [
+        ("abort()", "ended its process with -6"),
+        ("_exit(0)", "ended its process with 0 (no message)"),
+        ("for (;;) pause()", "did not list its devices within 1 s"),
+    ],
 )
 def test_a_provider_that_aborts_or_hangs_ends_its_own_process_only(ort, monkeypatch, tmp_path, does, problem):
     monkeypatch.setattr(providers, "MOST_PROBE_S", 1.0 if "pause" in does else 30.0)

@@ -115,7 +115,9 @@ class OnnxRuntime:
         kinds = {name: (number, ctypes.c_void_p) for name, number in ENTRIES.items()} | PLAIN_ENTRIES
         for name, (number, result) in kinds.items():
             address = ctypes.c_void_p.from_address(table + number * ctypes.sizeof(ctypes.c_void_p)).value
-            self.functions[name] = ctypes.CFUNCTYPE(result)(address or 0)
+            # The one that is timed has argument types, because a Python loop passes it plain integers.
+            arguments = (ctypes.c_void_p,) * 3 if name == "RunWithBinding" else ()
+            self.functions[name] = ctypes.CFUNCTYPE(result, *arguments)(address or 0)
             self.functions[name].__name__ = name
         self.build = (self("GetBuildInfoString") or b"").decode(errors="replace")
         self.cpu_memory = self.made("CreateCpuMemoryInfo", 0, 0)

@@ -15,14 +15,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepbench.backends.onnxruntime.library import PATH_VARIABLE, TITLE, OnnxRuntime, opened
 from deepbench.backends.onnxruntime.model import element_type
 from deepbench.backends.onnxruntime.session import bound_kernel, host_tensor, open_session
-from deepbench.core.errors import DeepBenchError, LibraryError, Unavailable
+from deepbench.core.errors import DeepBenchError, LibraryError, Unavailable, Unsupported
 from deepbench.core.operands import copy
 from deepbench.native import callloop
 
@@ -90,14 +90,13 @@ def probe(path: str) -> Provider:
         return Provider(path, problem=f"{path} does not exist; name files of providers in {PROVIDERS_VARIABLE}")
     package = str(Path(__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))}
-    command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, path]
+    command = [sys.executable, "-P", "-m", __name__, path]
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MOST_PROBE_S
-        )
+        done = subprocess.run(command, env=environment, timeout=MOST_PROBE_S, **streams)
     except subprocess.TimeoutExpired:
         return Provider(path, problem=f"{path} did not list its devices within {MOST_PROBE_S:.0f} s")
-    if done.returncode:
+    if done.returncode or not done.stdout:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return Provider(path, problem=f"{path} ended its process with {done.returncode} ({last:.200})")
     found = json.loads(done.stdout)
@@ -112,30 +111,24 @@ def providers() -> list[Provider]:
     return [probe(path) for path in provider_paths()]
 
 
-@dataclass
-class _Registered:
-    """Providers that this process has loaded, with the addresses of their devices."""
-
-    devices: dict[str, list[int]] = field(default_factory=dict)
-
-
-_REGISTERED = _Registered()
+# Files of providers that this process has loaded, with the addresses of their devices.
+_registered: dict[str, list[int]] = {}
 
 
 def register(ort: OnnxRuntime, path: str) -> list[int]:
     """Load a provider into this process; the addresses of its devices."""
-    if path not in _REGISTERED.devices:
+    if path not in _registered:
         before = set(ort.listed("GetEpDevices", ort.environment))
         try:
-            name = f"deepbench{len(_REGISTERED.devices)}".encode()
+            name = f"deepbench{len(_registered)}".encode()
             ort("RegisterExecutionProviderLibrary", ort.environment, name, os.fsencode(path))
         except LibraryError as error:
             raise Unavailable(
                 f"{path} is no provider for {TITLE} {ort.version} ({error})", "name another file"
             ) from None
         devices = [d for d in ort.listed("GetEpDevices", ort.environment) if d not in before]
-        _REGISTERED.devices[path] = devices
-    return _REGISTERED.devices[path]
+        _registered[path] = devices
+    return _registered[path]
 
 
 def describe(ort: OnnxRuntime, path: str, index: int, address: int) -> PluginDevice:
@@ -198,7 +191,7 @@ def prepare(ort: OnnxRuntime, device: PluginDevice, graph: OnnxGraph) -> PluginK
     address = register(ort, device.path)[device.index]
     memory = ort("EpDevice_MemoryInfo", address, DEFAULT_MEMORY)
     if not memory:
-        raise DeepBenchError(f"{device.provider} reports no memory of {device.name}, so its calls cannot be timed")
+        raise Unsupported(f"{device.provider} reports no memory of {device.name}, so its calls cannot be timed")
     session = open_session(ort, graph, address)
     allocator = ort.made("GetSharedAllocator", ort.environment, memory)
     named = {**graph.inputs, **graph.outputs}
@@ -239,10 +232,10 @@ def _main() -> None:
     """Print the devices of a provider as JSON, or a sentence why there are none. The provider may print, too."""
     answer = os.dup(1)
     os.dup2(2, 1)
-    ort = opened(os.environ.get(PATH_VARIABLE))
-    ort.start(1)
     path = sys.argv[1]
     try:
+        ort = opened(os.environ.get(PATH_VARIABLE))
+        ort.start(1)
         devices = register(ort, path)
         found: object = [asdict(describe(ort, path, i, address)) for i, address in enumerate(devices)]
     except DeepBenchError as error:

@@ -94,7 +94,7 @@ clean:
 	@touch $@
 
 .venv/test: .venv/created
-	$(PIP) --editable '.[mkl,scipy,mpi,test,gpu-test,dev]'
+	$(PIP) --editable '.[mkl,scipy,mpi,onnxruntime,test,gpu-test,dev]'
 	@touch $@
 
 .venv/gpu: .venv/created

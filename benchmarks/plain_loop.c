@@ -34,3 +34,14 @@ int64_t plain_execute(execute_t execute, const void *primitive, void *stream, in
             return -1;
     return now() - start;
 }
+
+typedef void *(*run_t)(void *, const void *, const void *);
+
+int64_t plain_run(run_t run, void *session, const void *options, const void *binding, int64_t calls)
+{
+    int64_t start = now();
+    for (int64_t i = 0; i < calls; i++)
+        if (run(session, options, binding) != 0)
+            return -1;
+    return now() - start;
+}

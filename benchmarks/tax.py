@@ -23,6 +23,7 @@ from typing import Any
 from deepbench.core import stats, units
 from deepbench.core.backend import find_backend
 from deepbench.core.case import Case, parse_case
+from deepbench.core.errors import Unavailable
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import find_op
 from deepbench.machine import describe
@@ -43,6 +44,8 @@ OTHERS = (
     "recurrent cell=lstm hidden=64 batch=2 timesteps=10",
     "recurrent cell=lstm hidden=512 batch=4 timesteps=25",
 )
+# A session of ONNX Runtime, about 1 µs and 5 µs on one core.
+SESSIONS = ("gemm m=8 n=8 k=8 a_t=0 b_t=0", "gemm m=64 n=64 k=64 a_t=0 b_t=0")
 SAMPLES = 60
 
 
@@ -66,7 +69,7 @@ def one_process(text: str, plain_path: str) -> tuple[float, float]:
     clock = SystemClock(timer)
     plain = _plain(ctypes.CDLL(plain_path), c, kernel, arrays)
     first = take_sample(clock, 1)
-    calls, _, _ = _warm_up(clock, RIGOROUS.rules, first.call_s)
+    calls, _, _ = _warm_up(clock, RIGOROUS.rules, first.call_s, is_typical=True)
     ours, theirs = [], []
     for i in range(SAMPLES):
         # The order changes from pair to pair, so that neither is always the one after a pause.
@@ -85,6 +88,8 @@ def _plain(library: ctypes.CDLL, c: Case, kernel: Kernel, arrays: dict[str, Any]
     if c.backend == "onednn":
         function = library.plain_execute
         before = [ctypes.c_void_p(call.address), words[0], words[1], ctypes.c_int(call.words[2]), words[3]]
+    elif c.backend == "onnxruntime":
+        function, before = library.plain_run, [ctypes.c_void_p(call.address), *words]
     else:
         function, p = library.plain_sgemm, c.problem
         sizes = [ctypes.c_int64(x) for x in (p.m, p.n, p.k)]
@@ -92,6 +97,15 @@ def _plain(library: ctypes.CDLL, c: Case, kernel: Kernel, arrays: dict[str, Any]
         before = [ctypes.c_void_p(call.address), *sizes, *operands]
     function.restype = ctypes.c_int64
     return lambda calls: function(*before, ctypes.c_int64(calls))
+
+
+def _is_here(name: str) -> bool:
+    """Whether a library that is not installed everywhere can be opened."""
+    try:
+        find_backend(name).open()
+    except Unavailable:
+        return False
+    return True
 
 
 def loop_cost(python: bool) -> float:
@@ -127,6 +141,8 @@ def main() -> None:
         # In the library's own format, so that one primitive is one call.
         own_format = {"conv": "layout=any", "recurrent": "weights=packed"}
         texts += [f"{text} forward f32 onednn threads={threads} {own_format[text.split()[0]]}" for text in OTHERS]
+        if _is_here("onnxruntime"):
+            texts += [f"{text} forward f32 onnxruntime threads=1 beta=0" for text in SESSIONS]
         pairs: dict[str, list[tuple[float, float]]] = {text: [] for text in texts}
         for _ in range(processes):
             for text in texts:

@@ -64,7 +64,7 @@ def find_devices(backends: Iterable[str] | None = None, timeout_s: float = PROBE
         add(backend, fixed)
     for name, interface in all_device_backends().items():
         for candidate in interface.candidates() if name in wanted else ():
-            answer = _probe(name, candidate, timeout_s)
+            answer = probe(name, candidate, timeout_s)
             if isinstance(answer, Unavailable):
                 failed.append(Failed(backend=name, candidate=candidate, reason=answer.reason, remedy=answer.remedy))
                 continue
@@ -96,7 +96,7 @@ def _of_vendors(wanted: set[str], timeout_s: float) -> Iterator[tuple[str, Found
             yield name, FoundDevice(device, title if not i else devices.title(device), through, library["path"])
 
 
-def _probe(backend: str, candidate: str, timeout_s: float) -> list[FoundDevice] | Unavailable:
+def probe(backend: str, candidate: str, timeout_s: float) -> list[FoundDevice] | Unavailable:
     """The devices of one candidate, from a new process; why there are none."""
     remedy = "use another build of it, or leave it out"
     try:

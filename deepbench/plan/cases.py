@@ -299,7 +299,7 @@ def with_reference(case: Case) -> str | None:
     """The command that runs a case with the float64 reference; None where that does not serve it."""
     if not find_backend(REFERENCE).supports(case.op, case.precision.name, case.direction):
         return None
-    return command("run", *dataclasses.replace(case, backend=REFERENCE).text.split())
+    return command("run", *dataclasses.replace(case, backend=REFERENCE, named_device=None).text.split())
 
 
 def _on_reference(choices: Choices) -> Choices:

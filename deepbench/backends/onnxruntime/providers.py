@@ -1,28 +1,25 @@
 """Plug-in providers of ONNX Runtime: files that offer devices, each with memory of its own.
 
-A provider may abort its process, wait for a network, or take long to load, so each is tried in a child first.
-
 Their devices are asynchronous. `RunWithBinding` only enqueues, and on WebGPU (0.4.0) `SynchronizeBoundOutputs` does
-not wait either: only a copy of an output to the host does. So a kernel here enqueues, and `PluginKernel.wait` waits.
+not wait either: only a copy of an output to the host does. So a call here enqueues, and `PluginQueue.wait` copies.
 """
 
 from __future__ import annotations
 
 import ctypes
 import glob
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from deepbench.backends.onnxruntime.library import PATH_VARIABLE, TITLE, OnnxRuntime, opened
+from deepbench.backends.onnxruntime.library import TITLE, OnnxRuntime
 from deepbench.backends.onnxruntime.model import element_type
 from deepbench.backends.onnxruntime.session import bound_kernel, host_tensor, open_session
-from deepbench.core.errors import DeepBenchError, LibraryError, Unavailable, Unsupported
+from deepbench.core.case import parse_case
+from deepbench.core.errors import LibraryError, Unavailable, Unsupported
+from deepbench.core.kernel import Queue
 from deepbench.core.operands import copy
 from deepbench.native import callloop
 
@@ -34,14 +31,14 @@ if TYPE_CHECKING:
 PROVIDERS_VARIABLE = "DEEPBENCH_ONNXRUNTIME_PROVIDERS"
 """Names files of providers, with a colon between them. Otherwise those of packages `onnxruntime_ep_*` are used."""
 
-# A provider that needs longer to list its devices is given up.
-MOST_PROBE_S = 60.0
-
 # Kinds of hardware by their numbers.
 KINDS = {0: "cpu", 1: "gpu", 2: "npu"}
 
 # Where a provider reports memory of a device.
 DEFAULT_MEMORY = 0
+
+# Rows and columns of the product that counts calls.
+ADDING = 16
 
 
 @dataclass(frozen=True)
@@ -62,15 +59,10 @@ class PluginDevice:
     index: int
     """Which of the provider's devices, from 0."""
 
-
-@dataclass(frozen=True)
-class Provider:
-    """A file, and what it offers here."""
-
-    path: str
-    devices: tuple[PluginDevice, ...] = ()
-    problem: str | None = None
-    """Why there are no devices."""
+    @property
+    def platform(self) -> str:
+        """`webgpu` of `WebGpuExecutionProvider`."""
+        return self.provider.removesuffix("ExecutionProvider").lower()
 
 
 def provider_paths() -> list[str]:
@@ -82,33 +74,6 @@ def provider_paths() -> list[str]:
     folders = [folder for folder in dict.fromkeys(sys.path) if folder]
     found = [p for folder in folders for p in glob.iglob(os.path.join(glob.escape(folder), pattern), recursive=True)]
     return sorted({os.path.realpath(path) for path in found})
-
-
-def probe(path: str) -> Provider:
-    """Load a provider in a child and list its devices."""
-    if not os.path.isfile(path):
-        return Provider(path, problem=f"{path} does not exist; name files of providers in {PROVIDERS_VARIABLE}")
-    package = str(Path(__file__).parents[3])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))}
-    command = [sys.executable, "-P", "-m", __name__, path]
-    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
-    try:
-        done = subprocess.run(command, env=environment, timeout=MOST_PROBE_S, **streams)
-    except subprocess.TimeoutExpired:
-        return Provider(path, problem=f"{path} did not list its devices within {MOST_PROBE_S:.0f} s")
-    if done.returncode or not done.stdout:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return Provider(path, problem=f"{path} ended its process with {done.returncode} ({last:.200})")
-    found = json.loads(done.stdout)
-    if isinstance(found, str):
-        return Provider(path, problem=found)
-    devices = tuple(PluginDevice(**device) for device in found)
-    return Provider(path, devices, None if devices else f"{path} offers no device on this machine")
-
-
-def providers() -> list[Provider]:
-    """All providers of this machine, with their devices or the reason why they have none."""
-    return [probe(path) for path in provider_paths()]
 
 
 # Files of providers that this process has loaded, with the addresses of their devices.
@@ -129,6 +94,16 @@ def register(ort: OnnxRuntime, path: str) -> list[int]:
         devices = [d for d in ort.listed("GetEpDevices", ort.environment) if d not in before]
         _registered[path] = devices
     return _registered[path]
+
+
+def devices_of(ort: OnnxRuntime, path: str) -> list[PluginDevice]:
+    """The devices of a provider; `Unavailable` if it is none, or has none here."""
+    if not os.path.isfile(path):
+        raise Unavailable(f"{path} does not exist", f"name files of providers in {PROVIDERS_VARIABLE}")
+    found = [describe(ort, path, i, address) for i, address in enumerate(register(ort, path))]
+    if not found:
+        raise Unavailable(f"{path} offers no device on this machine", "install the driver of its device")
+    return found
 
 
 def describe(ort: OnnxRuntime, path: str, index: int, address: int) -> PluginDevice:
@@ -158,22 +133,20 @@ def _pairs(ort: OnnxRuntime, table: int) -> dict[str, str]:
     return dict(zip(names, texts, strict=True))
 
 
-class PluginKernel:
-    """A kernel on the device of a provider, and what a clock for asynchronous devices needs.
+class PluginQueue(Queue):
+    """The calls of a kernel on the device of a provider. Its calls only enqueue; a copy of an output waits."""
 
-    The calls of `kernel` only enqueue. Its `load` and `store` copy to and from the device, and wait.
-    """
-
-    def __init__(self, ort: OnnxRuntime, kernel: Kernel, fetch: Callable[[], None]) -> None:
-        self.kernel = kernel
-        self.fetch = fetch
-        """Copies an output to the host, which waits for all calls so far."""
-        self.wait = fetch
-        self._ort = ort
+    def __init__(self, ort: OnnxRuntime, kernel: Kernel, fetch: Callable[[], None], device: PluginDevice) -> None:
+        self.kernel, self.fetch, self.wait = kernel, fetch, fetch  # type: ignore[method-assign]
+        self.on_host = device.kind == "cpu"
+        self._ort, self._device = ort, device
         self._timer = callloop.host_timer(kernel)[0]
+        self._empty: AddingQueue | None = None
 
     def enqueue(self, calls: int) -> None:
         """Give the device so many calls."""
+        if not calls:
+            return
         try:
             self._timer(calls)
         except LibraryError:
@@ -185,8 +158,47 @@ class PluginKernel:
         """The library's own function to wait. It does not wait on every device: see the top of this file."""
         self._ort("SynchronizeBoundOutputs", self.kernel.calls[0].words[2])
 
+    def empty(self) -> AddingQueue:
+        if self._empty is None:
+            self._empty = AddingQueue(self._ort, self._device)
+        return self._empty
 
-def prepare(ort: OnnxRuntime, device: PluginDevice, graph: OnnxGraph) -> PluginKernel:
+    def count(self, calls: int) -> int:
+        return AddingQueue(self._ort, self._device).after(calls)
+
+
+class AddingQueue(Queue):
+    """A small product that adds 1 to numbers: next to no work, and it counts how often it ran."""
+
+    def __init__(self, ort: OnnxRuntime, device: PluginDevice) -> None:
+        import numpy as np
+
+        from deepbench.backends.onnxruntime import operations
+
+        case = parse_case(f"gemm m={ADDING} n={ADDING} k={ADDING} forward f32 onnxruntime threads=1")
+        shape = (ADDING, ADDING)
+        arrays = {"a": np.eye(ADDING, dtype="f4"), "b": np.ones(shape, "f4"), "c": np.zeros(shape, "f4")}
+        self._inner, self._number = prepare(ort, device, operations.gemm(case, arrays)), arrays["c"]
+        self._inner.kernel.load()
+        self.on_host = self._inner.on_host
+
+    def enqueue(self, calls: int) -> None:
+        self._inner.enqueue(calls)
+
+    def wait(self) -> None:
+        self._inner.wait()
+
+    def fetch(self) -> None:
+        self._inner.fetch()
+
+    def after(self, calls: int) -> int:
+        """The number after so many calls."""
+        self.enqueue(calls)
+        self._inner.kernel.store()
+        return round(float(self._number[0, 0]))
+
+
+def prepare(ort: OnnxRuntime, device: PluginDevice, graph: OnnxGraph) -> PluginQueue:
     """A kernel for a graph, with its arrays in the memory of the device."""
     address = register(ort, device.path)[device.index]
     memory = ort("EpDevice_MemoryInfo", address, DEFAULT_MEMORY)
@@ -209,7 +221,7 @@ def prepare(ort: OnnxRuntime, device: PluginDevice, graph: OnnxGraph) -> PluginK
     kernel.store = _Copies(ort, [on_device[p] for p in outputs], [on_host[p] for p in outputs], (arrays,))
     kernel.private_buffers = tuple(named)
     kernel.notes["provider"] = f"{device.provider} {device.version or ''}".strip()
-    return PluginKernel(ort, kernel, fetched)
+    return PluginQueue(ort, kernel, fetched, device)
 
 
 def _device_tensor(ort: OnnxRuntime, allocator: int, array: Array) -> int:
@@ -226,23 +238,3 @@ class _Copies:
 
     def __call__(self) -> None:
         self.ort("CopyTensors", self.ort.environment, self.sources, self.targets, None, self.count)
-
-
-def _main() -> None:
-    """Print the devices of a provider as JSON, or a sentence why there are none. The provider may print, too."""
-    answer = os.dup(1)
-    os.dup2(2, 1)
-    path = sys.argv[1]
-    try:
-        ort = opened(os.environ.get(PATH_VARIABLE))
-        ort.start(1)
-        devices = register(ort, path)
-        found: object = [asdict(describe(ort, path, i, address)) for i, address in enumerate(devices)]
-    except DeepBenchError as error:
-        found = str(error)
-    os.write(answer, json.dumps(found).encode())
-    os._exit(0)  # without the destructors of the provider
-
-
-if __name__ == "__main__":
-    _main()

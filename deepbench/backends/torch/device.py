@@ -36,8 +36,8 @@ def find(torch: Any, wanted: str) -> Any:
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is None:
         raise Unavailable(f"PyTorch {torch.__version__} has no torch.accelerator", "pip install --upgrade torch")
-    found = accelerator.current_accelerator() if accelerator.is_available() else None
-    reached = name_of(torch, found.type) if found is not None else None
+    found: Any = accelerator.current_accelerator() if accelerator.is_available() else None
+    reached = None if found is None else name_of(torch, found.type)
     if reached != devices.base(wanted) or devices.index(wanted) >= accelerator.device_count():
         here = f"{reached} with {accelerator.device_count()} devices" if reached else "no device but the CPU"
         raise Unavailable(

@@ -220,11 +220,12 @@ def test_a_file_after_a_case_is_no_misspelt_word_of_it(tmp_path):
     ("words", "choices", "expected"),
     [
         (
-            "gemm m=3 n=4 k=5 f8e4m3",
+            "gemm m=3 n=4 k=5 tf32",
             {},
-            "no default library for cpu serves gemm forward in f8e4m3; "
-            "on other devices cublaslt (--device cuda) and hipblaslt (--device hip) do; the float64 reference does: "
-            "deepbench run gemm m=3 n=4 k=5 a_t=0 b_t=0 forward f8e4m3 reference threads=2",
+            "no default library for cpu serves gemm forward in tf32; "
+            "on other devices cublas (--device cuda), cublaslt (--device cuda), hipblas (--device hip) and hipblaslt "
+            "(--device hip) do; the float64 reference does: "
+            "deepbench run gemm m=3 n=4 k=5 a_t=0 b_t=0 forward tf32 reference threads=2",
         ),
         ("gemm m=3 n=4 k=5 i8u8", {"backends": ("openblas",)}, "openblas does not serve gemm forward in i8u8; mkl"),
         ("gemm m=3 n=4 k=5 i8u8", {"backends": ("openblas",)}, "use --backend mkl,onednn"),
@@ -278,7 +279,7 @@ def test_a_model_whose_kernels_cannot_be_measured_says_why(tmp_path, kernels, ex
 
 
 def test_the_command_with_the_reference_is_one_that_can_be_typed():
-    sentence = why_none(read_words(["gemm m=3 n=4 k=5 f8e4m3"]), Choices(), 2)
+    sentence = why_none(read_words(["gemm m=3 n=4 k=5 tf32"]), Choices(), 2)
     _, _, words = sentence.partition("deepbench run ")
 
     assert ["reference"] == [p.case.backend for p in planned(words.split())]

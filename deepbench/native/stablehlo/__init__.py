@@ -38,7 +38,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Text:
+class OperationText:
     """One operation: what it serves, and the function that writes its body."""
 
     marks: tuple[Mark, ...]
@@ -46,12 +46,12 @@ class Text:
 
 
 @cache
-def texts() -> dict[str, Text]:
+def texts() -> dict[str, OperationText]:
     """Every operation that has a file here, by name."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
     modules = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
     return {
-        name: Text(tuple(Mark(name, kinds, (way,)) for way, kinds in module.SERVES.items()), module.body)
+        name: OperationText(tuple(Mark(name, kinds, (way,)) for way, kinds in module.SERVES.items()), module.body)
         for name, module in modules.items()
     }
 
@@ -75,7 +75,7 @@ def refuse(condition: bool, reason: str) -> None:
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramText:
     """A body with the types of its arrays."""
 
     types: Mapping[str, str]
@@ -155,14 +155,14 @@ class Program:
         return re.sub(r"%(\w+)\.type", lambda match: self.types[match[1]], self.body.lines)
 
 
-def program(case: Case, arrays: Mapping[str, Any]) -> Program:
+def program(case: Case, arrays: Mapping[str, Any]) -> ProgramText:
     """The program of a case; `Unsupported` where its operation has no text, or not with these settings."""
     if case.settings.get("weights") == "packed":
         raise Unsupported("a compiled program chooses the layout of its operands itself; choose weights=plain")
     body = texts()[case.op].body(case)
     kinds = {name: tensor(array.shape, element_of(array)) for name, array in arrays.items()}
     inputs = [name for name in kinds if name not in body.results]
-    return Program({name: kinds[name] for name in [*inputs, *(n for n in kinds if n in body.results)]}, body)
+    return ProgramText({name: kinds[name] for name in [*inputs, *(n for n in kinds if n in body.results)]}, body)
 
 
 def _parts(kind: str) -> tuple[int, str]:

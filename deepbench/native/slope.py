@@ -36,6 +36,8 @@ AWAITED_S = 20e-3
 LOOP_BELOW_S = 0.5e-3
 # The calls of the shortest reading of a line take about this long, and a program has at most so many turns.
 LINE_S, MOST_TURNS = 1e-3, 2**14
+# Calls before the first line.
+WARM_S = 50e-3
 # A sample is at least so many times as long as what the line has at no calls.
 TIMES_CONSTANT = 20
 # Readings of each kind; the shortest counts. Where the line is bent, further ones, up to so many.
@@ -194,7 +196,7 @@ class SlopeTimer:
     def _of_slope(self, repeats: int) -> float:
         assert self._line is not None, "it was drawn first"
         self.clock, constant_ns = "slope", self._constant_ns(self._line)
-        least_ns = TIMES_CONSTANT * constant_ns
+        least_ns = TIMES_CONSTANT * self._line.constant_ns
         self._factor = max(1, math.ceil(least_ns / (repeats * self._line.slope_s * 1e9)))
         elapsed = _awaited_ns(self._queue, self._factor * repeats) - constant_ns
         return max(1.0, elapsed / self._factor)
@@ -209,9 +211,11 @@ class SlopeTimer:
         return max(1.0, elapsed * repeats / (runs * turns))
 
     def _constant_ns(self, line: Line) -> float:
-        """What no calls take: no more than an empty call alone."""
+        """What no calls take. Where noise may have lifted the line, no more than an empty call alone."""
         empty = self._queue.empty()
-        return line.constant_ns if empty is None else min(line.constant_ns, self._alone_ns(empty))
+        if empty is None or line.noise <= MOST_NOISE:
+            return line.constant_ns
+        return min(line.constant_ns, self._alone_ns(empty))
 
     def _alone_ns(self, queue: Queue) -> float:
         if queue is self._queue or self._empty_alone_ns is None:
@@ -227,6 +231,7 @@ class SlopeTimer:
 
     def _draw_lines(self) -> None:
         """The line of calls, that of empty calls, and that of the loop, which counts if it takes less."""
+        self._warm_up()
         calls = 1
         while (elapsed := self._shortest_ns(calls)) < LINE_S * 1e9 and calls < MOST_TURNS:
             calls = min(MOST_TURNS, max(2 * calls, math.ceil(calls * LINE_S * 1e9 / max(elapsed, 1) / 2)))
@@ -246,6 +251,14 @@ class SlopeTimer:
         self._refused = self._why_not_loop(self._loop, line)
         if self._refused is None and self._loop.slope_s < line.slope_s:
             self.clock = "loop"
+
+    def _warm_up(self) -> None:
+        """Keep the device busy: after idling, its clocks may be low."""
+        calls, begin = 1, self._queue.now()
+        while (spent_s := (self._queue.now() - begin) / 1e9) < WARM_S:
+            _awaited_ns(self._queue, calls)
+            if spent_s < WARM_S / 4:
+                calls = min(MOST_TURNS, 2 * calls)
 
     def _shortest_ns(self, calls: int) -> int:
         return min(_awaited_ns(self._queue, calls) for _ in range(3))

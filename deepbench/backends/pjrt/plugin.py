@@ -158,7 +158,8 @@ class Plugin:
         message = self.block("Error_Message", error=error)
         self.functions["Error_Message"](ctypes.addressof(message))
         text = ctypes.string_at(message.text, message.size).decode(errors="replace") if message.text else ""
-        self.functions["Error_Destroy"](ctypes.addressof(self.block("Error_Destroy", error=error)))
+        destroyed = self.block("Error_Destroy", error=error)
+        self.functions["Error_Destroy"](ctypes.addressof(destroyed))
         return " ".join(text.split())[:500]
 
     def wait(self, event: int) -> None:

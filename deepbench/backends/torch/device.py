@@ -76,9 +76,8 @@ class Placed:
 
     def load(self) -> None:
         """Copy all arrays to the device."""
-        with self._torch.no_grad():
-            for array, there in self._pairs.values():
-                there.copy_(self._host_tensor(array))
+        for array, there in self._pairs.values():
+            there.data.copy_(self._host_tensor(array))  # `data`: autograd need not know that the numbers are set again
 
     def store(self, arrays: Arrays, outputs: tuple[str, ...]) -> None:
         """Copy the outputs back."""

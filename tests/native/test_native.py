@@ -41,7 +41,7 @@ def test_every_number_of_arguments_arrives(kind, count, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", loops())
-@pytest.mark.parametrize("count", [0, 2, 6, 10, 13])
+@pytest.mark.parametrize("count", [0, 2, 6, 10, 13, 15])
 def test_floats_arrive_at_any_position(kind, count, monkeypatch):
     """As in `mkl_sparse_s_mm(operation, alpha, …, beta, y, ldy)`. Words may be passed on the stack, floats not."""
     seen = []

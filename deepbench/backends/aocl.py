@@ -166,9 +166,14 @@ class AOCL(Backend):
 
     @kernel("batched_gemm", precisions=("f32", "bf16", "i8", "i8u8"))
     def batched_gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        products = products_of(case, arrays)
-        groups = [products[i : i + MOST_IN_GROUP] for i in range(0, len(products), MOST_IN_GROUP)]
-        return self._batch(case, groups, arrays)
+        """Groups of so many products that each has two threads: with one thread each, the library uses one for all.
+
+        Its `batch_lpgemm_…_get_threading` says so in version 5.2, and 5.3 is as slow.
+        """
+        products, size = products_of(case, arrays), MOST_IN_GROUP
+        if case.threads > 1:
+            size = max(1, min(size, case.threads // 2))
+        return self._batch(case, [products[i : i + size] for i in range(0, len(products), size)], arrays)
 
     @kernel("grouped_gemm", precisions=("f32", "bf16", "i8", "i8u8"))
     @kernel("grouped_gemm", precisions=("f32", "bf16"), directions=("backward_weights",))
@@ -215,7 +220,7 @@ class AOCL(Backend):
             products = [product for group in summed for product in group]
             left, right, c = (
                 (ctypes.c_void_p * len(products))(*(matrix.ctypes.data for matrix in matrices))
-                for matrices in zip(*((p.left, p.right, p.c) for p in products), strict=True)  # type: ignore[attr-defined]
+                for matrices in zip(*((p.left, p.right, p.c) for p in products), strict=True)
             )
             calls.append(
                 Call(
@@ -255,12 +260,17 @@ class AOCL(Backend):
                 "instructions only; unset AOCL_ENABLE_INSTRUCTIONS and BLIS_ARCH_TYPE"
             )
         narrow = "obf16" if type_name(c.dtype) == "bf16" else "of32"
-        return {"f32": "f32f32f32of32", "bf16": f"bf16bf16f32{narrow}", "i8": "s8s8s32os32", "i8u8": "u8s8s32os32"}[kind]
+        floats = {"f32": "f32f32f32of32", "bf16": f"bf16bf16f32{narrow}"}
+        return {**floats, "i8": "s8s8s32os32", "i8u8": "u8s8s32os32"}[kind]
 
     @kernel("sparse_gemm", precisions=("f32",))
     def sparse_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """The library may analyse A before timing starts."""
         p, a = case.problem, arrays
+        if p.n > 1 and case.settings["beta"] == "0":
+            raise Unsupported("aoclsparse_scsrmm reads C with beta = 0 too, and keeps its NaN; choose beta=1")
+        if max(p.m, p.k) * p.n >= 2**31:
+            raise Unsupported("AOCL-Sparse counts the elements of B and C with 32 bits; choose smaller sizes")
         self.sparse = self._open_sparse()
         matrix, description = ctypes.c_void_p(), ctypes.c_void_p()
         self._sparse("create_mat_descr", ctypes.byref(description))
@@ -287,6 +297,8 @@ class AOCL(Backend):
 
     def _open_sparse(self) -> ctypes.CDLL:
         """AOCL-Sparse from the folder of AOCL-BLAS, with what it needs."""
+        if self.library.bli_info_get_blas_int_type_size() != 32:
+            raise Unsupported("this build of AOCL has indices of 64 bits, and those of the operation have 32")
         folder = os.path.dirname(library.path_of(self.library, "sgemm_") or "")
         library.load_all(folder, ("libaoclutils*.so*", "libflame*.so*"))
         found = library.load_all(folder, ("libaoclsparse*.so*",))

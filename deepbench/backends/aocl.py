@@ -133,9 +133,9 @@ class AOCL(Backend):
 
     @kernel("gemm", precisions=("f32", "bf16", "i8", "i8u8"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
-        """SGEMM for plain f32, which is at least as fast as `aocl_gemm_f32f32f32of32` there; else `aocl_gemm_…`.
+        """SGEMM, the interface that programs use, for plain f32; else `aocl_gemm_…`.
 
-        Packed weights are for `aocl_gemm_…`: SGEMM_COMPUTE is slower than SGEMM in version 5.3.
+        That also for packed weights in f32: SGEMM_COMPUTE is slower than SGEMM in version 5.3.
         """
         p, is_packed = case.problem, case.settings["weights"] == "packed"
         if case.precision.name == "f32" and not is_packed:

@@ -90,11 +90,11 @@ clean:
 	find deepbench -name '*.so' -delete
 
 .venv/run: .venv/created
-	$(PIP) --editable '.[mkl,scipy,mpi,report]'
+	$(PIP) --editable '.[mkl,aocl,scipy,mpi,report]'
 	@touch $@
 
 .venv/test: .venv/created
-	$(PIP) --editable '.[mkl,scipy,mpi,onnxruntime,test,gpu-test,dev]'
+	$(PIP) --editable '.[mkl,aocl,scipy,mpi,onnxruntime,test,gpu-test,dev]'
 	@touch $@
 
 .venv/gpu: .venv/created

@@ -34,8 +34,8 @@ ROOT = Path(__file__).parent.parent
 # Tests with these markers run only if the expression after pytest's -m names the marker.
 OPT_IN = {name: f"make test-{name}" for name in ("long", "hosts", "browser", "wheel", "applications")}
 
-# With these variables the three default libraries are missing. A run then has no peak to probe, which saves seconds.
-NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("MKL", "ONEDNN", "OPENBLAS")}
+# With these variables the four default libraries are missing. A run then has no peak to probe, which saves seconds.
+NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("AOCL", "MKL", "ONEDNN", "OPENBLAS")}
 
 # The first example may import modules or wait for another program: how long an example takes is not tested.
 hypothesis.settings.register_profile("deepbench", deadline=None)

@@ -55,6 +55,7 @@ ALIASES = {
     # libraries
     "onednn": "dnnl mkldnn onednncpu libdnnl",
     "mkl": "onemkl intelmkl mklrt",
+    "aocl": "aoclda aoclblas aoclsparse amdblis",
     "openblas": "blas libopenblas",
     "torch": "pytorch libtorch",
     "torch_compiled": "torchcompile inductor torchinductor",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -129,11 +128,21 @@ class Product:
             rows, columns = np.arange(self.c.shape[1])[i], np.arange(self.c.shape[0])[j]
             initial = self.initial.elements(rows[None, :], columns[:, None])
             want += initial
-            # A kernel that adds the products to C one by one rounds C each time. With random signs, the standard
-            # deviation is about 0.6·√k of its roundoffs. As part of the tolerance of 16, this allows for 7 of them.
-            norms = np.maximum(norms + 1, np.abs(initial) * (math.sqrt(a.shape[0]) / 4))
+            norms = norms_with_initial(norms, initial, a.shape[0])
         tolerance = unit * norms + stored
         return (want, tolerance) if self.then is None else self.then(want, tolerance)
+
+
+def norms_with_initial(norms: Array, initial: Array, terms: Array | int) -> Array:
+    """By how many roundoffs, in the unit of `norms`, elements of A·B + C₀ may differ that sum so many `terms` each.
+
+    A kernel that adds the products to C one by one rounds C each time. With random signs, the standard deviation is
+    about 0.6·√terms of its roundoffs. As part of the tolerance of 16, this allows for 7 of them.
+    """
+    import numpy as np
+
+    bounds: Array = np.maximum(norms + 1, np.abs(initial) * (np.sqrt(terms) / 4))
+    return bounds
 
 
 class ProductsOp(ProductOp, TensorsOp):

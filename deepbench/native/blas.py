@@ -49,7 +49,7 @@ def gemm_call(function: NativeFunction, problem: Any, settings: dict[str, str], 
 
 def product_call(function: NativeFunction, product: Product) -> Call:
     """A call of SGEMM or a variant for one of many products: alpha = 1, beta = 0."""
-    transposed, (m, n, k, lda, ldb) = _layout(product)
+    transposed, (m, n, k, lda, ldb) = layout(product)
     return Call(
         function, letter(transposed[0]), letter(transposed[1]), *map(ctypes.c_int64, (m, n, k)), ctypes.c_float(1.0),
         product.left, ctypes.c_int64(lda), product.right, ctypes.c_int64(ldb), ctypes.c_float(0.0), product.c,
@@ -59,7 +59,7 @@ def product_call(function: NativeFunction, product: Product) -> Call:
 
 def strided_call(function: NativeFunction, products: Sequence[Product], arrays: Arrays) -> Call:
     """A call of SGEMM_BATCH_STRIDED for products of equal size without gaps between them: alpha = 1, beta = 0."""
-    transposed, (m, n, k, lda, ldb) = _layout(products[0])
+    transposed, (m, n, k, lda, ldb) = layout(products[0])
     return Call(
         function, letter(transposed[0]), letter(transposed[1]), *map(ctypes.c_int64, (m, n, k)), ctypes.c_float(1.0),
         arrays["a"], ctypes.c_int64(lda), ctypes.c_int64(m * k), arrays["b"], ctypes.c_int64(ldb),
@@ -73,7 +73,7 @@ def batch_call(function: NativeFunction, products: Sequence[Product]) -> Call:
 
     It takes arrays of integers, so here their width matters: names with `64` take 64 bits.
     """
-    count, layouts = len(products), [_layout(p) for p in products]
+    count, layouts = len(products), [layout(p) for p in products]
     integer = ctypes.c_int64 if "64" in function.__name__ else ctypes.c_int32
     m, n, k, lda, ldb = ((integer * count)(*column) for column in zip(*(sizes for _, sizes in layouts), strict=True))
     matrices = zip(*((p.left, p.right, p.c) for p in products), strict=True)
@@ -84,7 +84,7 @@ def batch_call(function: NativeFunction, products: Sequence[Product]) -> Call:
     return Call(function, *letters, m, n, k, alpha, a, lda, b, ldb, beta, c, m, integer(count), each)
 
 
-def _layout(product: Product) -> tuple[tuple[int, int], tuple[int, int, int, int, int]]:
+def layout(product: Product) -> tuple[tuple[int, int], tuple[int, int, int, int, int]]:
     """Whether A and B are stored transposed, and m, n, k, lda, ldb. A vector may count as either."""
     (n, m), k = product.c.shape, product.right.shape[1]
     views: tuple[Any, Any] = product.left, product.right

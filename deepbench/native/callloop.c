@@ -18,6 +18,7 @@ struct call {
 
 #define DEEPBENCH_MOST_WORDS 22
 #define DEEPBENCH_MOST_FLOATS 2
+#define DEEPBENCH_MOST_WORDS_WITH_FLOATS 15
 
 static inline w call(const struct call *c)
 {
@@ -25,8 +26,8 @@ static inline w call(const struct call *c)
     void *f = c->function;
     /* Both architectures pass floats in separate registers, so they can come after all words. */
     if (c->floats)
-        return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w, float, float))f)(
-            a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12],
+        return ((w(*)(w, w, w, w, w, w, w, w, w, w, w, w, w, w, w, float, float))f)(
+            a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14],
             c->floats[0], c->floats[1]);
     switch (c->count) {
     case 0: return ((w(*)(void))f)();
@@ -68,6 +69,7 @@ static int64_t call_all(const struct call *calls, int64_t n_calls, int64_t *fail
 }
 
 int64_t deepbench_most_words(void) { return DEEPBENCH_MOST_WORDS; }
+int64_t deepbench_most_words_with_floats(void) { return DEEPBENCH_MOST_WORDS_WITH_FLOATS; }
 
 /* Does nothing: its time is that of the loop itself. */
 int64_t deepbench_nothing(void) { return 0; }

@@ -40,7 +40,7 @@ class _NativeCall(ctypes.Structure):
 
 
 # Limits of `callloop.c` for calls with floats.
-MOST_FLOATS, MOST_WORDS_WITH_FLOATS = 2, 13
+MOST_FLOATS = 2
 
 
 def timer(kernel: Kernel) -> tuple[Timer, str]:
@@ -130,7 +130,7 @@ def native_library() -> ctypes.CDLL | None:
     """The compiled loop; None if there was no compiler at installation."""
     library = None if os.environ.get(NO_NATIVE) else compiled("callloop")
     if library is not None:
-        library.deepbench_most_words.restype = ctypes.c_int64
+        library.deepbench_most_words.restype = library.deepbench_most_words_with_floats.restype = ctypes.c_int64
         library.deepbench_time_calls.restype = library.deepbench_time_each.restype = ctypes.c_int64
         library.deepbench_additions.restype = ctypes.c_int64
         library.deepbench_additions.argtypes = [ctypes.c_int64]
@@ -155,7 +155,7 @@ def word_argument(word: int) -> object:
 
 def _table(library: ctypes.CDLL, calls: Sequence[Call]) -> tuple[ctypes.Array[_NativeCall], list[object]]:
     """The calls in the form of `callloop.c`, and the arrays that the table points to."""
-    most_words = library.deepbench_most_words()
+    most_words, most_with_floats = library.deepbench_most_words(), library.deepbench_most_words_with_floats()
     table = (_NativeCall * len(calls))()
     keep: list[object] = []
     for row, call in zip(table, calls, strict=True):
@@ -166,7 +166,7 @@ def _table(library: ctypes.CDLL, calls: Sequence[Call]) -> tuple[ctypes.Array[_N
         row.count, row.status = len(call.words), call.status
         if call.floats:
             assert len(call.floats) <= MOST_FLOATS, f"callloop.c passes {MOST_FLOATS} floats, not {len(call.floats)}"
-            assert len(call.words) <= MOST_WORDS_WITH_FLOATS, "callloop.c passes at most 13 words along with floats"
+            assert len(call.words) <= most_with_floats, f"raise DEEPBENCH_MOST_WORDS_WITH_FLOATS to {len(call.words)}"
             floats = (ctypes.c_float * MOST_FLOATS)(*call.floats)
             keep.append(floats)
             row.floats = ctypes.addressof(floats)

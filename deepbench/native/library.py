@@ -54,10 +54,11 @@ def load(
     needs: Sequence[str],
     remedy: str,
     accept: Callable[[str], bool] = lambda path: True,
+    beside: Sequence[str] = (),
 ) -> ctypes.CDLL:
     """The first candidate that loads and exports one of the functions in `needs`; else `Unavailable`.
 
-    `accept` may reject a file before it is loaded, unless the user named it.
+    `accept` may reject a file before it is loaded, unless the user named it. Files `beside` it are loaded first.
     """
     named = os.environ.get(variable)
     tried = []
@@ -66,6 +67,7 @@ def load(
             if not named and not accept(path):
                 tried.append(f"{path}: skipped")
                 continue
+            load_all(os.path.dirname(path), beside)
             library = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
         except (OSError, ValueError) as error:
             if NO_MEMORY.search(str(error)):
@@ -78,6 +80,15 @@ def load(
     where = f"{variable}={named}" if named else f"{variable}, system, conda, wheels"
     result = "; ".join(tried) or f"no file {' or '.join(patterns)}"
     raise Unavailable(f"{title} not found (looked in {where}: {result})", remedy)
+
+
+def load_all(folder: str, patterns: Sequence[str]) -> list[ctypes.CDLL]:
+    """The libraries in this folder whose names match, in the order of the patterns; `OSError` if one cannot be loaded.
+
+    Some wheels contain libraries that do not say where those are that they need. The loader finds what is loaded.
+    """
+    files = [file for pattern in patterns for file in sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))]
+    return [ctypes.CDLL(file, mode=os.RTLD_LOCAL | os.RTLD_NOW) for file in dict.fromkeys(map(os.path.realpath, files))]
 
 
 def roots() -> list[str]:

@@ -19,7 +19,7 @@ from deepbench.core.errors import BadInput
 from deepbench.core.op import AnswerComparison
 from deepbench.core.precision import BITS
 from deepbench.core.problem import LARGEST_SIZE, BaseProblem, choice, size
-from deepbench.core.product import AddingProductOp
+from deepbench.core.product import AddingProductOp, norms_with_initial
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -174,22 +174,24 @@ class SparseGemmOp(AddingProductOp):
             want = self._by_column(case, self.reference(case, arrays)["c"])
             a_norm = np.sqrt(_row_sums(arrays, values**2))
             b_norm = np.linalg.norm(b.astype(np.float64), axis=1)
-            tolerance = unit * (np.outer(b_norm, a_norm) + 1) + storage_error(stored, want)
-            tolerance += initial_c.rounding(stored, want - initial_c.full())
+            initial, terms = initial_c.full(), np.diff(arrays["row_starts"])
+            norms = norms_with_initial(np.outer(b_norm, a_norm), initial, terms)
+            tolerance = unit * norms + storage_error(stored, want) + initial_c.rounding(stored, want - initial)
             yield AnswerComparison("every element", c.astype(np.float64), want, tolerance, c.size, c.size)
             return
         choices = generator(stream=2)
         count = sampled_elements(p.row_non_zeros)
         i = np.r_[0, p.m - 1, 0, p.m - 1, choices.integers(0, p.m, count)]
         j = np.r_[0, 0, p.n - 1, p.n - 1, choices.integers(0, p.n, count)]
-        want, tolerance = np.empty((2, i.size))
+        want, norms = np.empty((2, i.size))
         for e, (row, column) in enumerate(zip(i, j, strict=True)):
             row_slice = slice(arrays["row_starts"][row], arrays["row_starts"][row + 1])
             b_values = b[column, columns[row_slice]].astype(np.float64)
             want[e] = values[row_slice] @ b_values
-            tolerance[e] = unit * (np.linalg.norm(values[row_slice]) * np.linalg.norm(b_values) + 1)
-        tolerance += initial_c.rounding(stored, want)
-        want += initial_c.elements(i, j)
+            norms[e] = np.linalg.norm(values[row_slice]) * np.linalg.norm(b_values)
+        initial, terms = initial_c.elements(i, j), np.diff(arrays["row_starts"])[i]
+        tolerance = unit * norms_with_initial(norms, initial, terms) + initial_c.rounding(stored, want)
+        want += initial
         tolerance += storage_error(stored, want)
         got = c[j, i].astype(np.float64)
         yield AnswerComparison(f"{i.size} elements", got, want, tolerance, min(i.size, c.size), c.size)

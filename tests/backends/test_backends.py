@@ -229,7 +229,7 @@ def smoke(name, start):
         print("\n>", json.dumps([case.text, record["status"], record["reason"]]), flush=True)
 
 
-@pytest.mark.parametrize("name", ["onednn", "mkl"])
+@pytest.mark.parametrize("name", ["onednn", "mkl", "aocl"])
 def test_the_record_has_the_time_of_packing(opened, name):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
@@ -241,7 +241,7 @@ def test_the_record_has_the_time_of_packing(opened, name):
 
     assert "ok" == record["status"], record["reason"]
     assert record["notes"]["pack_s"] > 0
-    converted = name == "mkl" or "formats" in record["notes"]
+    converted = name != "onednn" or "formats" in record["notes"]
     assert not converted or record["notes"]["converted_bytes"] >= 256 * 256 * 4
 
 

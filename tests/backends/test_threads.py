@@ -70,7 +70,7 @@ def test_one_file_is_enough_for_a_library_with_its_own_thread_variable(deepbench
     assert wanted == {k: v for k, v in record["process"]["environment"].items() if k.startswith("THREADED_")}
 
 
-@pytest.mark.parametrize("name", ["mkl", "onednn", "openblas", "paddle", "torch", "torch_compiled"])
+@pytest.mark.parametrize("name", ["aocl", "mkl", "onednn", "openblas", "paddle", "torch", "torch_compiled"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_library_reports_the_threads_of_the_case(name, threads):
     inherited = {**os.environ, "OMP_NUM_THREADS": "7", "MKL_NUM_THREADS": "7", "OPENBLAS_NUM_THREADS": "7"}

@@ -5,6 +5,8 @@ import ctypes.util
 import inspect
 import itertools
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,7 @@ def test_every_number_of_arguments_arrives(kind, count, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", loops())
-@pytest.mark.parametrize("count", [0, 2, 6, 10, 13])
+@pytest.mark.parametrize("count", [0, 2, 6, 10, 13, 15])
 def test_floats_arrive_at_any_position(kind, count, monkeypatch):
     """As in `mkl_sparse_s_mm(operation, alpha, …, beta, y, ldy)`. Words may be passed on the stack, floats not."""
     seen = []
@@ -113,6 +115,24 @@ def test_a_named_file_is_the_only_one_tried(monkeypatch, tmp_path):
         library.load("X", "DEEPBENCH_X_PATH", ["libc.so*"], ["printf"], "correct the path")
 
     assert str(broken) in error.value.reason
+
+
+@pytest.mark.programs
+def test_what_a_library_needs_is_loaded_from_its_folder(tmp_path, monkeypatch):
+    """As in wheels whose libraries do not say where the others are."""
+    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
+    needed, user = tmp_path / "libneeded-1.so", tmp_path / "libuser.so"
+    for output, source, others in (
+        (needed, "int needed(void) { return 7; }", ["-Wl,-soname,libneeded-1.so"]),
+        (user, "int needed(void); int user(void) { return needed(); }", [str(needed)]),
+    ):
+        command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-x", "none", *others, "-o", str(output)]
+        subprocess.run(command, input=source, text=True, check=True)
+    monkeypatch.setenv("DEEPBENCH_X_PATH", str(user))
+
+    with pytest.raises(Unavailable, match=r"libneeded-1\.so"):
+        library.load("X", "DEEPBENCH_X_PATH", ["libuser.so"], ["user"], "-")
+    assert 7 == library.load("X", "DEEPBENCH_X_PATH", ["libuser.so"], ["user"], "-", beside=["libneeded-*.so"]).user()
 
 
 def test_the_newest_version_comes_first(monkeypatch, tmp_path):

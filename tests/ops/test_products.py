@@ -215,3 +215,17 @@ def test_weights_of_experts_without_rows_are_not_read():
     assert read < op.traffic_bytes(case) < read + 4 * (2 * 4 * 256 + 65) + 1
     assert 0 == op.traffic_bytes(case, 2 * read)
     assert 64 * 256 * 256 * 4 < op.operand_bytes(case)
+
+
+@pytest.mark.parametrize("order", ["row", "column"])
+def test_a_sparse_product_may_be_added_to_c_term_by_term(order):
+    """As AOCL-Sparse does for `order=row`: C is rounded after each term, and is larger than the terms here."""
+    case, op, arrays = make("sparse_gemm m=224 n=284 k=4 sparsity=13", "f32", f"order={order}")
+    b, c = ((arrays[name] if order == "row" else arrays[name].T) for name in "bc")
+    for i, (start, end) in enumerate(pairwise(arrays["row_starts"])):
+        for value, column in zip(arrays["values"][start:end], arrays["columns"][start:end], strict=True):
+            c[i] += value * b[column]
+
+    assert check(op, case, arrays).passed
+    c[100, 100] += 2e-5
+    assert not check(op, case, arrays).passed

@@ -227,9 +227,13 @@ def test_a_file_after_a_case_is_no_misspelt_word_of_it(tmp_path):
             "(--device hip) do; the float64 reference does: "
             "deepbench run gemm m=3 n=4 k=5 a_t=0 b_t=0 forward tf32 reference threads=2",
         ),
-        ("gemm m=3 n=4 k=5 i8u8", {"backends": ("openblas",)}, "openblas does not serve gemm forward in i8u8; mkl"),
-        ("gemm m=3 n=4 k=5 i8u8", {"backends": ("openblas",)}, "use --backend mkl,onednn"),
-        ("gemm m=3 n=4 k=5 i8u8 openblas", {}, "type mkl instead"),
+        (
+            "gemm m=3 n=4 k=5 i8u8",
+            {"backends": ("openblas",)},
+            "openblas does not serve gemm forward in i8u8; aocl, mkl",
+        ),
+        ("gemm m=3 n=4 k=5 i8u8", {"backends": ("openblas",)}, "use --backend aocl,mkl,onednn"),
+        ("gemm m=3 n=4 k=5 i8u8 openblas", {}, "type aocl instead"),
         ("gemm m=3 n=4 k=5", {"directions": ("backward",)}, "gemm has no direction backward; it has forward"),
         ("gemm m=3 n=4 k=5", {"ops": ("conv",)}, "nothing that was asked for passes --op conv; leave it out"),
         ("gemm m=3 n=4 k=5 mkl", {"backends": ("onednn",)}, "nothing that was asked for passes --backend onednn"),

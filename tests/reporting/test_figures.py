@@ -26,5 +26,5 @@ def test_every_library_has_a_color_and_symbol_of_its_own():
     built_in = {b.title for b in all_backends().values() if type(b).__module__.startswith("deepbench.")}
     assert built_in <= set(looks)
     assert len(looks) == len(found) == len(set(looks.values()))
-    competitors = ("MKL", "oneDNN", "OpenBLAS", "SciPy", "PyTorch", "NumPy float64", "C loops")
+    competitors = ("AOCL", "MKL", "oneDNN", "OpenBLAS", "SciPy", "PyTorch", "NumPy float64", "C loops")
     assert len(competitors) == len({looks[name][0] for name in competitors})

@@ -13,6 +13,7 @@ const OTHER_COLORS = ["#7B61C9", "#2A9D8F", "#B5651D", "#C2477F", "#5E8C31", "#5
 const LIBRARIES = new Map(
   Object.entries({
     MKL: [0, 0],
+    AOCL: [7, 3],
     oneDNN: [1, 1],
     OpenBLAS: [2, 2],
     SciPy: [3, 3],

@@ -22,6 +22,7 @@ from deepbench.core.op import Array, Arrays
 from deepbench.core.precision import type_name
 from deepbench.native import library
 
+FILES = ("libggml/lib*/libggml-cpu.so*", "libggml-cpu.so*")
 TRIED = ("0.20.2",)
 REMEDY = "pip install libggml-python==0.20.2.post1, or name a libggml-cpu.so in DEEPBENCH_GGML_PATH"
 
@@ -78,7 +79,7 @@ C_TYPES: dict[str, Any] = {
 POOL_PARAMETERS_BYTES = 4096
 
 # Room for tensors and operations in a graph, and how often one without work is timed.
-NODES, GRAPH_RUNS = 8, 50
+NODES, GRAPH_RUNS = 8, 20
 
 
 class InitParams(ctypes.Structure):
@@ -109,18 +110,17 @@ class GGML(Backend):
         self.library = library.load(
             self.title,
             self.path_variable,
-            ("libggml/lib*/libggml-cpu.so*", "libggml-cpu.so*"),
+            FILES,
             needs=("ggml_backend_cpu_init",),
             remedy=REMEDY,
         )
-        version = self._check_version()
+        version = self.check_version()
         if self.backend is None:
             self.backend = ctypes.c_void_p(self.call("backend_cpu_init"))
-            # DeepBench sets the variable to the threads of the case. Without a pool, each call would start threads.
-            threads = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+            threads = library.threads_of_case()
             parameters = ctypes.create_string_buffer(POOL_PARAMETERS_BYTES)
             self.call("threadpool_params_init", parameters, threads)
-            before = len(os.listdir("/proc/self/task"))
+            before = len(os.listdir("/proc/self/task"))  # without a pool, each call would start threads
             pool = self.call("threadpool_new", parameters)
             self.threads = 1 + len(os.listdir("/proc/self/task")) - before  # the thread that calls is one of them
             self.call("backend_cpu_set_n_threads", self.backend, threads)
@@ -179,7 +179,7 @@ class GGML(Backend):
         function.restype, *function.argtypes = (C_TYPES[letter] for letter in tuple(SIGNATURES[name]))
         return function(*arguments)
 
-    def _check_version(self) -> str:
+    def check_version(self) -> str:
         """The version; `Unavailable` if it was not tried, or if its types differ from ours."""
         from deepbench.ops.weight_only_gemm.formats import FORMATS
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -148,8 +147,7 @@ class XNNPACK(Backend):
         if self.pool is None:
             create = self.library.pthreadpool_create
             create.argtypes, create.restype = (ctypes.c_size_t,), ctypes.c_void_p
-            # DeepBench sets the variable to the threads of the case. The thread that calls is one of them.
-            self.pool = ctypes.c_void_p(create(int(os.environ.get("OMP_NUM_THREADS") or 0)))
+            self.pool = ctypes.c_void_p(create(library.threads_of_case()))  # the thread that calls is one of them
         self.call("initialize", "", None)
         self._try_products()
         return {

@@ -1,5 +1,6 @@
 """Products: evaluations in other orders and roundings pass with room; gradients, weights and what is counted."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -232,6 +233,8 @@ def test_weights_in_a_format_are_decoded_as_its_definition_says(name):
     np.testing.assert_allclose(product.left[:], wanted, rtol=1e-6, atol=1e-6)
     assert np.array_equal(product.left[:][5:290, 3:9], product.left[5:290, 3:9])
     assert 0.2 < np.sqrt(np.mean(wanted**2)) < 0.6
+    assert op.operands(replace(case, problem=op.smallest(case)))
+    assert (2 * m * n * k, 0.0) == (op.flop(case), op.least_flop(case))
     row_bytes = k // FORMATS[name].block * FORMATS[name].block_bytes
     assert m * row_bytes + 4 * n * (k + m) == op.operand_bytes(case) == op.traffic_bytes(case)
 

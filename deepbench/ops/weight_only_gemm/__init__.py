@@ -193,6 +193,17 @@ class WeightOnlyGemmOp(ProductsOp):
         p = case.problem
         return int(2 * p.m * p.n * p.k)
 
+    def least_flop(self, case: Case) -> float:
+        """None with a format: where integers of 8 bits are multiplied, the peak of the precision is no limit."""
+        return float(self.flop(case)) if stored_format(case) is None else 0.0
+
+    def smallest(self, case: Case) -> BaseProblem:
+        """One output, one column and one block."""
+        chosen = stored_format(case)
+        if chosen is None:
+            return super().smallest(case)
+        return WeightOnlyGemm(1, 1, chosen.block, chosen.group, chosen.bits)
+
     def title(self, problem: Any) -> str:
         """`4096 × 1 × 4096, 4 bits, groups of 128`."""
         p = problem

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from deepbench.backends import xnnpack
+from deepbench.backends.xnnpack import operators
 from deepbench.core.case import check_settings, parse_case
 from deepbench.core.errors import LibraryError, Unavailable, Unsupported
 from deepbench.measuring.heat import measure_case
@@ -38,12 +39,12 @@ def test_the_version_is_that_of_the_package_around_the_library(tmp_path):
 
 def test_a_library_whose_small_product_is_wrong_is_refused(monkeypatch):
     changed = xnnpack.XNNPACK()
-    changed.library, changed.pool = SimpleNamespace(xnn_run_operator=None), ctypes.c_void_p()
-    monkeypatch.setattr(changed, "call", lambda *arguments: None)
+    functions = SimpleNamespace(xnn_run_operator=None)
+    changed.xnn = SimpleNamespace(library=functions, pool=ctypes.c_void_p(), call=lambda *arguments: None)
     monkeypatch.setattr(xnnpack, "run", lambda calls: None)  # computes nothing
 
     with pytest.raises(Unavailable, match="a small product of this XNNPACK is wrong"):
-        changed._try_products()
+        changed.try_products()
 
 
 @pytest.mark.parametrize(
@@ -55,15 +56,15 @@ def test_a_library_whose_small_product_is_wrong_is_refused(monkeypatch):
     ],
 )
 def test_a_status_that_is_no_success_ends_the_case(monkeypatch, status, error, text):
-    library = xnnpack.XNNPACK()
-    library.library = None
-    monkeypatch.setattr(xnnpack.library, "first_symbol", lambda loaded, names: Function(status))
+    xnn = object.__new__(operators.XNNLibrary)
+    xnn.library = None
+    monkeypatch.setattr(operators.library, "first_symbol", lambda loaded, names: Function(status))
 
     with pytest.raises(error, match=text):
-        library.call("create_softmax_nc", "f32", 0, None)
-    monkeypatch.setattr(xnnpack.library, "first_symbol", lambda loaded, names: None)
+        xnn.call("create_softmax_nc", "f32", 0, None)
+    monkeypatch.setattr(operators.library, "first_symbol", lambda loaded, names: None)
     with pytest.raises(Unsupported, match="this build of XNNPACK has no xnn_create_softmax_nc_f32"):
-        library.call("create_softmax_nc", "f32", 0, None)
+        xnn.call("create_softmax_nc", "f32", 0, None)
 
 
 class Function:
@@ -80,13 +81,13 @@ class Function:
 def test_every_elementwise_function_ends_in_its_result():
     from deepbench.ops.elementwise import KINDS
 
-    for kind, steps in xnnpack.STEPS.items():
+    for kind, steps in operators.STEPS.items():
         assert "y" == steps[-1][-1]
         assert {*KINDS[kind].inputs, "y"} == {name for _, *names in steps for name in names}
         for operator, *names in steps:
-            assert (operator in xnnpack.BINARY) == (len(names) == 3)
-            assert operator in xnnpack.UNARY or operator in xnnpack.BINARY
-    assert (0.0, math.inf) == xnnpack.PARAMETERS.get("relu", xnnpack.RELU)
+            assert (operator in operators.BINARY) == (len(names) == 3)
+            assert operator in operators.UNARY or operator in operators.BINARY
+    assert (0.0, math.inf) == operators.PARAMETERS.get("relu", operators.RELU)
 
 
 @pytest.mark.programs

@@ -23,7 +23,7 @@ from deepbench.core.parts import Tensor
 from deepbench.core.precision import STORAGE_ROUNDOFF, Precision
 from deepbench.core.problem import BaseProblem, size
 from deepbench.core.product import Product, ProductsOp
-from deepbench.ops.weight_only_gemm.formats import DRAWN, FORMATS, Blocks, Format
+from deepbench.ops.weight_only_gemm.formats import DRAWN, FORMATS, Blocks, WeightFormat
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -210,7 +210,7 @@ class WeightOnlyGemmOp(ProductsOp):
         return f"{p.m} × {p.n} × {p.k}, {p.bits} bits, groups of {p.group}"
 
 
-def stored_format(case: Case) -> Format | None:
+def stored_format(case: Case) -> WeightFormat | None:
     """The format of the setting; None for integers with groups of scales."""
     return FORMATS.get(case.settings["format"])
 

@@ -31,7 +31,7 @@ DRAWN = 65_521
 
 
 @dataclass(frozen=True)
-class Format:
+class WeightFormat:
     """One format; a weight is a function of the bytes of its block and of its position there."""
 
     bits: int
@@ -65,7 +65,7 @@ class Blocks:
 
     a: Array
     """(m, bytes of a row)."""
-    format: Format
+    format: WeightFormat
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -136,8 +136,8 @@ def _mxfp4(read: Any, at: Array) -> Array:
 
 
 FORMATS = {
-    "q8_0": Format(8, 32, 32, 34, _q8_0, ((0, 1 / 127),)),
-    "q4_k": Format(4, 32, 256, 144, _q4_k, ((0, 2 / (63 * 15)), (2, 1 / 63))),
-    "q6_k": Format(6, 16, 256, 210, _q6_k, ((208, 1 / (64 * 32)),)),
-    "mxfp4": Format(4, 32, 32, 17, _mxfp4),
+    "q8_0": WeightFormat(8, 32, 32, 34, _q8_0, ((0, 1 / 127),)),
+    "q4_k": WeightFormat(4, 32, 256, 144, _q4_k, ((0, 2 / (63 * 15)), (2, 1 / 63))),
+    "q6_k": WeightFormat(6, 16, 256, 210, _q6_k, ((208, 1 / (64 * 32)),)),
+    "mxfp4": WeightFormat(4, 32, 32, 17, _mxfp4),
 }

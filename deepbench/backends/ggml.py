@@ -1,10 +1,9 @@
 """ggml, the library of llama.cpp: products with weights in its own formats of 4 to 8 bits, and of floats.
 
 PyPI has it as `libggml-python`. Its functions and types change every month, so only versions that were tried are
-loaded. A kernel is a graph with one product (or with an addition behind it), and a call computes the graph; how long
-one without work takes is the note `graph_s`. Weights are in the layout that the CPU backend offers for their format, as
-in llama.cpp, and in files' order where it offers none. Activations are rounded to the type in the note `activations`,
-in each call.
+loaded. A kernel is a graph with one product (or with an addition behind it), and a call computes the graph. Weights are
+in the layout that the CPU backend offers for their format, as in llama.cpp, and in files' order where it offers none.
+Activations are rounded to the type in the note `activations`, in each call.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
-from deepbench.core.errors import DeepBenchError, LibraryError, Unavailable, Unsupported
+from deepbench.core.errors import LibraryError, Unavailable, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.op import Array, Arrays
 from deepbench.core.precision import type_name
@@ -50,7 +49,6 @@ SIGNATURES = {
     "add_inplace": "pppp",
     "new_graph_custom": "ppzb",
     "build_forward_expand": "vpp",
-    "nbytes": "zp",
     "threadpool_params_init": "vpi",
     "threadpool_new": "pp",
     "get_type_traits_cpu": "pi",
@@ -61,7 +59,6 @@ SIGNATURES = {
     "backend_cpu_buffer_from_ptr": "ppz",
     "backend_tensor_alloc": "ippp",
     "backend_tensor_set": "vppzz",
-    "backend_graph_compute": "ipp",
     "backend_reg_dev_get": "ppz",
     "backend_reg_get_proc_address": "pps",
     "backend_dev_supports_op": "bpp",
@@ -69,6 +66,7 @@ SIGNATURES = {
     "backend_buft_get_alloc_size": "zpp",
     "backend_buft_alloc_buffer": "ppz",
     "backend_buffer_get_base": "pp",
+    "backend_buffer_free": "vp",
 }
 C_TYPES: dict[str, Any] = {
     **{"p": ctypes.c_void_p, "s": ctypes.c_char_p, "z": ctypes.c_size_t, "n": ctypes.c_int64, "i": ctypes.c_int},
@@ -78,8 +76,8 @@ C_TYPES: dict[str, Any] = {
 # More than its structure has; only ggml reads and writes it.
 POOL_PARAMETERS_BYTES = 4096
 
-# Room for tensors and operations in a graph, and how often one without work is timed.
-NODES, GRAPH_RUNS = 8, 20
+# Room for tensors and operations in a graph.
+NODES = 8
 
 
 class InitParams(ctypes.Structure):
@@ -154,10 +152,11 @@ class GGML(Backend):
     @kernel("gemm", precisions=("f32", "bf16", "f16"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """Rows of A times rows of B. With beta = 1 a second operation of the graph adds to C."""
-        from deepbench.core.operands import empty
+        from deepbench.core.operands import full, poison
 
         p, kind, c = case.problem, case.precision.data, arrays["c"]
-        if not p.a_t or p.b_t:
+        a_in_rows, b_in_rows = p.a_t or 1 in (p.m, p.k), not p.b_t or 1 in (p.n, p.k)
+        if not a_in_rows or not b_in_rows:
             raise Unsupported("ggml multiplies rows of A with rows of B; choose a_t=1 b_t=0")
         if case.operation.result_type(case) != "f32":
             raise Unsupported("ggml's products store f32; choose result=wide")
@@ -170,8 +169,12 @@ class GGML(Backend):
         if case.settings["beta"] == "0":
             graph.place(product, c)
             return graph.kernel(product, arrays)
-        graph.place(product, empty(c.shape, "f32"))
-        return graph.kernel(self.call("add_inplace", graph.context, graph.tensor(c, "f32", c.shape), product), arrays)
+        between = full(c.shape, "f32", 0.0)
+        graph.place(product, between)
+        result = self.call("add_inplace", graph.context, graph.tensor(c, "f32", c.shape), product)
+        made = graph.kernel(result, arrays)
+        made.load = lambda: poison(between)
+        return made
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call `ggml_` and this name."""
@@ -261,6 +264,7 @@ class Graph:
                 name = self.ggml.call("backend_buft_name", layout).decode()
                 self.notes |= {"pack_s": perf_counter() - start, "converted_bytes": room}
                 return self._named(product, kind, f"mul_mat, {name}")
+            self.ggml.call("backend_buffer_free", buffer)
         if packed:
             raise Unsupported(f"this build of ggml has no packed layout for weights of {kind}; choose weights=plain")
         weights = self.tensor(a, kind, (m, k))
@@ -268,17 +272,10 @@ class Graph:
 
     def kernel(self, result: int, arrays: Arrays) -> Kernel:
         """The kernel that computes this tensor."""
-        compute = self.ggml.library.ggml_backend_graph_compute
-        call = Call(compute, self.ggml.backend, self.graph(result), status=True)
-        return Kernel(
-            calls=(call,), keep=(arrays, self.keep), notes={**self.notes, "graph_s": seconds_without_work(self.ggml)}
-        )
-
-    def graph(self, result: int) -> ctypes.c_void_p:
-        """What computes this tensor."""
-        graph = self.ggml.call("new_graph_custom", self.context, NODES, False)
+        graph = ctypes.c_void_p(self.ggml.call("new_graph_custom", self.context, NODES, False))
         self.ggml.call("build_forward_expand", graph, result)
-        return ctypes.c_void_p(graph)
+        call = Call(self.ggml.library.ggml_backend_graph_compute, self.ggml.backend, graph, status=True)
+        return Kernel(calls=(call,), keep=(arrays, self.keep), notes=self.notes)
 
     def _named(self, product: int, kind: str, implementation: str) -> int:
         traits = TypeTraits.from_address(self.ggml.call("get_type_traits_cpu", TYPES[kind]))
@@ -293,25 +290,6 @@ class Graph:
     def _placed(self, status: int) -> None:
         if status:
             raise LibraryError("ggml", "ggml_backend_tensor_alloc", status, "the tensor was not placed")
-
-
-def seconds_without_work(ggml: GGML) -> float:
-    """The fastest graph with a product of one element: what a graph costs, and its threads."""
-    from deepbench.core.operands import full
-
-    graph, (a, b, c) = Graph(ggml), (full((1, 8), "f32", 1.0) for _ in "abc")
-    product = graph.product("f32", (1, 1, 8), a, b, packed=False)
-    graph.place(product, c)
-    handle, times = graph.graph(product), []
-    for _ in range(GRAPH_RUNS):
-        start = perf_counter()
-        status = ggml.call("backend_graph_compute", ggml.backend, handle)
-        times.append(perf_counter() - start)
-        if status:
-            raise LibraryError("ggml", "ggml_backend_graph_compute", status, "a small graph was not computed")
-    if c[0, 0] != 8.0:
-        raise DeepBenchError("a small product of ggml is wrong")
-    return min(times)
 
 
 BACKEND = GGML()

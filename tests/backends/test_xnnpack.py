@@ -46,6 +46,13 @@ def test_a_library_whose_small_product_is_wrong_is_refused(monkeypatch):
     with pytest.raises(Unavailable, match="a small product of this XNNPACK is wrong"):
         changed.try_products()
 
+    def missing(*arguments):
+        raise Unsupported("this build of XNNPACK has no xnn_reshape")
+
+    changed.xnn.call = missing
+    with pytest.raises(Unavailable, match=r"a small product of this XNNPACK fails: .* no xnn_reshape"):
+        changed.try_products()
+
 
 @pytest.mark.parametrize(
     ("status", "error", "text"),

@@ -27,7 +27,7 @@ from deepbench.backends.xnnpack.operators import (
 )
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
-from deepbench.core.errors import Unavailable, Unsupported
+from deepbench.core.errors import LibraryError, Unavailable, Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import library
@@ -52,6 +52,9 @@ class XNNPACK(Backend):
             needs=("xnn_create_batch_matrix_multiply_nc_f32",),
             remedy=REMEDY,
         )
+        for name in ("xnn_run_operator", "pthreadpool_create", "pthreadpool_get_threads_count"):
+            if not hasattr(loaded, name):
+                raise Unavailable(f"this XNNPACK has no function {name}", REMEDY)
         path = library.path_of(loaded, "xnn_run_operator")
         version = package_version(path)
         check_version(version)
@@ -71,10 +74,8 @@ class XNNPACK(Backend):
     @kernel("gemm", precisions=("f32", "bf16", "f16", "f16f16"))
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """A product of two activations, or a layer with packed weights. With beta = 1 a second operator adds to C."""
-        from deepbench.core.operands import empty
-
         p, kind, c, steps = case.problem, self._kind(case), arrays["c"], self.operators()
-        result = c if case.settings["beta"] == "0" else empty(c.shape, case.operation.result_type(case))
+        result = c if case.settings["beta"] == "0" else steps.buffer(c.shape, case.operation.result_type(case))
         b = steps.transpose(arrays["b"], (1, 0)) if p.b_t else arrays["b"]
         if case.settings["weights"] == "packed":
             steps.layer(kind, (p.n, p.k, p.m), arrays["a"], b, result, p.a_t)
@@ -95,13 +96,11 @@ class XNNPACK(Backend):
     @kernel("linear", precisions=("f32", "f16"))
     def linear(self, case: Case, arrays: Arrays) -> Kernel:
         """Bias and ReLU are part of the operator; other activations follow."""
-        from deepbench.core.operands import empty
-
         p, kind, c, activation = case.problem, self._kind(case), arrays["c"], case.settings["activation"]
         if kind == "f16" and activation in ("gelu", "silu"):
             raise Unsupported(f"XNNPACK computes {activation} of f16 in f16, not in f32; choose activation=relu")
         steps, sizes = self.operators(), (p.n, p.k, p.m)
-        sums = empty(c.shape, case.precision.data) if activation == "silu" else c
+        sums = steps.buffer(c.shape, case.precision.data) if activation == "silu" else c
         rest = arrays["a"], arrays["b"], sums, 1, arrays.get("bias"), 0.0 if activation == "relu" else -math.inf
         (steps.layer if case.settings["weights"] == "packed" else steps.dynamic_layer)(kind, sizes, *rest)
         if activation in ("gelu", "silu"):
@@ -111,6 +110,8 @@ class XNNPACK(Backend):
     @kernel("conv", precisions=("f32", "f16", "f16f16", "i8", "i8u8"))
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
         """Filters are packed ahead. With `i8u8` they are stored as u8 with the zero point 128, as all of XNNPACK's."""
+        import numpy as np
+
         p, types = case.problem, case.precision
         if p.dimensions == 3:
             raise Unsupported("XNNPACK has convolutions in two dimensions only")
@@ -124,7 +125,7 @@ class XNNPACK(Backend):
                 raise Unsupported("XNNPACK's depthwise convolutions of f16 are summed in f16; choose f32")
         steps = self.operators()
         x, y = steps.images(case, arrays)
-        w = arrays["w"] if case.settings["layout"] == "nhwc" else channels_last(arrays["w"])
+        w = arrays["w"] if case.settings["layout"] == "nhwc" else np.ascontiguousarray(channels_last(arrays["w"]))
         first: tuple[Any, ...] = ()
         last: tuple[Any, ...] = (-math.inf, math.inf)
         if types.data in ("s8", "u8"):
@@ -132,7 +133,7 @@ class XNNPACK(Backend):
             scale, limits = case.operation.facts(case)["scale"], (-128, 127) if kind == "qs8" else (0, 255)
             first, last = (0, scale, 1.0), (0, 1.0, *limits)
             if kind == "qu8":
-                first, w = (0, scale, 128, 1.0), (w.astype("int16") + 128).astype("uint8")
+                first, w = (0, scale, 128, 1.0), (w.astype(np.int16) + 128).astype(np.uint8)
                 steps.notes["filters"] = "u8 with the zero point 128"
         steps.operator(
             "convolution2d_nhwc", kind,
@@ -184,7 +185,7 @@ class XNNPACK(Backend):
         return steps.kernel(arrays)
 
     def operators(self) -> OperatorRun:
-        """None yet."""
+        """To which operators are added."""
         assert self.xnn is not None, "open() was called"
         return OperatorRun(self.xnn)
 
@@ -219,11 +220,14 @@ class XNNPACK(Backend):
         want = b @ a
         for packed in (False, True):
             got, steps = full((n, m), "f32", np.nan), self.operators()
-            if packed:
-                steps.layer("f32", (n, k, m), a, b, got, 0)
-            else:
-                steps.product("f32", (1, n, k, m), a, b, got, 0)
-            run(steps.calls)
+            try:
+                if packed:
+                    steps.layer("f32", (n, k, m), a, b, got, 0)
+                else:
+                    steps.product("f32", (1, n, k, m), a, b, got, 0)
+                run(steps.calls)
+            except (LibraryError, Unsupported) as error:
+                raise Unavailable(f"a small product of this XNNPACK fails: {error}", REMEDY) from None
             if not np.array_equal(got, want):
                 raise Unavailable("a small product of this XNNPACK is wrong, so its functions have changed", REMEDY)
         # In f16, 2048 + 0.5 is 2048.

@@ -171,6 +171,8 @@ class OperatorRun:
         self.workspace_bytes = 0
         self.private: dict[str, tuple[Array, Array]] = {}
         """With `layout=any`: the array with channels second, as a view with channels last, and our own buffer."""
+        self.between: list[Array] = []
+        """What one operator leaves for the next. Poisoned before a check, so that each must write it anew."""
 
     def operator(
         self, family: str, kind: str, create: Sequence[Any], shape: Sequence[Any], setup: Sequence[Any], name: str = ""
@@ -191,13 +193,20 @@ class OperatorRun:
         room = empty((max(1, size.value),), "u8")
         self.xnn.call(f"setup_{family}", kind, handle, *(room if a is WORKSPACE else a for a in setup))
         self.workspace_bytes += size.value
-        self.keep += [room, *create, *setup]
+        self.keep += [room, *setup]
         self.names.append(name or f"{family}_{kind}".rstrip("_"))
         if any(hasattr(a, "ctypes") for a in create):
             self.notes["pack_s"] = self.notes.get("pack_s", 0.0) + packing
         call = Call(self.xnn.library.xnn_run_operator, handle, self.xnn.pool, status=True)
         self.calls.append(call)
         return call
+
+    def buffer(self, shape: tuple[int, ...], kind: str) -> Array:
+        """Room for what one operator leaves for the next."""
+        from deepbench.core.operands import empty
+
+        self.between.append(empty(shape, kind))
+        return self.between[-1]
 
     def product(self, kind: str, sizes: tuple[int, int, int, int], a: Array, b: Array, c: Array, a_t: int) -> None:
         """C = B·A in row-major order for `batch` matrices B (n × k) and A (k × m, or m × k if `a_t`)."""
@@ -248,10 +257,8 @@ class OperatorRun:
 
     def transpose(self, source: Array, order: tuple[int, ...], target: Array | None = None) -> Array:
         """The array with its axes in another order, copied by each call."""
-        from deepbench.core.operands import empty
-
         if target is None:
-            target = empty(tuple(source.shape[axis] for axis in order), type_name(source.dtype))
+            target = self.buffer(tuple(source.shape[axis] for axis in order), type_name(source.dtype))
         sizes = ctypes.c_size_t * source.ndim
         shape, bits = (source.ndim, sizes(*source.shape), sizes(*order)), 8 * source.itemsize
         self.conversions.append(self.operator("transpose_nd", f"x{bits}", (0,), shape, (source, target)))
@@ -259,18 +266,19 @@ class OperatorRun:
 
     def images(self, case: Case, arrays: Arrays) -> tuple[Array, Array]:
         """`x` and `y` with channels last: the arrays themselves, or buffers that are filled in each call or ahead."""
-        from deepbench.core.operands import empty
-
         x, y, layout = arrays["x"], arrays["y"], case.settings["layout"]
         if layout == "nhwc":
             return x, y
-        own = {n: empty(channels_last(a, False).shape, type_name(a.dtype)) for n, a in (("x", x), ("y", y))}
-        if layout == "any":
-            self.private = {n: (channels_last(arrays[n], False), buffer) for n, buffer in own.items()}
-        else:
-            self.transpose(x, (0, 2, 3, 1), own["x"])
-            self.after.append((own["y"], y))
-        return own["x"], own["y"]
+        if layout == "nchw":
+            last = self.buffer(channels_last(y).shape, type_name(y.dtype))
+            self.after.append((last, y))
+            return self.transpose(x, (0, 2, 3, 1)), last
+        from deepbench.core.operands import empty
+
+        for name in "xy":
+            view = channels_last(arrays[name])
+            self.private[name] = view, empty(view.shape, type_name(view.dtype))
+        return self.private["x"][1], self.private["y"][1]
 
     def kernel(self, arrays: Arrays) -> Kernel:
         """All of them."""
@@ -279,30 +287,35 @@ class OperatorRun:
         notes = {"implementation": ", ".join(self.names), "workspace_bytes": self.workspace_bytes, **self.notes}
         if self.conversions:
             notes["conversion_s"] = min(seconds(self.conversions) for _ in range(CONVERSION_RUNS + 1))
-        made = Kernel(tuple(self.calls), private_buffers=tuple(self.private), keep=(arrays, self.keep), notes=notes)
+
+        def load() -> None:
+            from deepbench.core.operands import poison
+
+            for buffer in self.between:
+                poison(buffer)
+            for view, buffer in self.private.values():
+                buffer[...] = view
+
+        def store() -> None:
+            if "y" in self.private:
+                view, buffer = self.private["y"]
+                view[...] = buffer
+
         if self.private:
-            (x, own_x), (y, own_y) = self.private["x"], self.private["y"]
-
-            def load() -> None:
-                own_x[...] = x
-                own_y[...] = y
-
-            def store() -> None:
-                y[...] = own_y
-
             start = perf_counter()
             load()
             notes["convert_s"] = perf_counter() - start
-            made.load, made.store = load, store
-        return made
+        return Kernel(
+            tuple(self.calls), load=load, store=store, private_buffers=tuple(self.private), keep=(arrays, self.keep),
+            notes=notes,
+        )  # fmt: skip
 
 
-def channels_last(array: Array, copied: bool = True) -> Array:
-    """An array with channels second, with channels last: a copy or a view."""
+def channels_last(array: Array) -> Array:
+    """A view of an array with channels second, with channels last."""
     import numpy as np
 
-    view = np.moveaxis(array, 1, -1)
-    return np.ascontiguousarray(view) if copied else view
+    return np.moveaxis(array, 1, -1)
 
 
 def run(calls: Sequence[Call]) -> None:

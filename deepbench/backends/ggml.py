@@ -98,7 +98,7 @@ class TypeTraits(ctypes.Structure):
 class GGML(Backend):
     name = "ggml"
     title = "ggml"
-    default = False  # one build for all processors with AVX2, so others say more about floats on this machine
+    default = False  # its builds are for many processors, so others say more about floats on this one
     loads_at_once = True
     path_variable = "DEEPBENCH_GGML_PATH"
     tuning_variables = ("GGML_*",)

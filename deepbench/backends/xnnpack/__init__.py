@@ -39,7 +39,7 @@ REMEDY = "pip install --no-deps executorch==1.5.1, or name a libexecutorch_backe
 class XNNPACK(Backend):
     name = "xnnpack"
     title = "XNNPACK"
-    default = False  # made for phones, so on most machines other libraries matter more
+    default = False  # a library of phones: elsewhere it runs when it is asked for
     loads_at_once = True
     path_variable = "DEEPBENCH_XNNPACK_PATH"
     xnn: XNNLibrary | None = None

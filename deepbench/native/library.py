@@ -140,6 +140,12 @@ def openmp_runtime() -> str | None:
     return found[1] if found else None
 
 
+def threads_of_case() -> int:
+    """For libraries that are told by a call: DeepBench sets this variable. Without it, as many as there are CPUs."""
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdecimal() and int(text) else len(os.sched_getaffinity(0))
+
+
 def version_text(number: int, unit: int = 10000) -> str:
     """A version in one number: 130100 → 13.1.0, or with `unit` 1000, 12601 → 12.6.1."""
     return f"{number // unit}.{number // 100 % (unit // 100)}.{number % 100}"

@@ -12,6 +12,7 @@ import pytest
 from deepbench.core import variables
 from deepbench.core.backend import all_backends
 from deepbench.measuring import launch
+from deepbench.native import library
 from tests.conftest import NO_LIBRARIES, records_of
 
 pytestmark = pytest.mark.programs
@@ -70,7 +71,10 @@ def test_one_file_is_enough_for_a_library_with_its_own_thread_variable(deepbench
     assert wanted == {k: v for k, v in record["process"]["environment"].items() if k.startswith("THREADED_")}
 
 
-@pytest.mark.parametrize("name", ["aocl", "mkl", "onednn", "openblas", "paddle", "torch", "torch_compiled"])
+LIBRARIES = ["aocl", "ggml", "mkl", "onednn", "openblas", "paddle", "torch", "torch_compiled", "xnnpack"]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_library_reports_the_threads_of_the_case(name, threads):
     inherited = {**os.environ, "OMP_NUM_THREADS": "7", "MKL_NUM_THREADS": "7", "OPENBLAS_NUM_THREADS": "7"}
@@ -93,6 +97,14 @@ def test_openmp_threads_of_a_library_without_openmp_are_unknown():
     from deepbench.native.library import openmp_threads
 
     assert openmp_threads(ctypes.CDLL(ctypes.util.find_library("m"))) is None
+
+
+def test_libraries_that_are_told_by_a_call_get_the_threads_of_the_case(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert 3 == library.threads_of_case()
+    for text in ("4,2", "0", "", "all"):  # of a user, where DeepBench has set nothing
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        assert len(os.sched_getaffinity(0)) == library.threads_of_case()
 
 
 def test_variables_of_all_libraries_are_known():

@@ -1,17 +1,21 @@
 """Products: evaluations in other orders and roundings pass with room; gradients, weights and what is counted."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from deepbench.core.case import parse_case
+from deepbench.core.errors import Unsupported
 from deepbench.core.op import all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.tolerance import TOLERANCE_UNITS
 from deepbench.measuring.check import check
 from deepbench.ops.linear import activate
 from deepbench.ops.weight_only_gemm import Dequantized
+from deepbench.ops.weight_only_gemm.formats import FORMATS
+from tests.ops.wrong_kernels import weight_formats
 from tests.ops.wrong_kernels.products import BATCHED, GROUPED, KINDS, LINEAR, WEIGHT_ONLY, dequantized, in_f32
 
 
@@ -229,3 +233,35 @@ def test_a_sparse_product_may_be_added_to_c_term_by_term(order):
     assert check(op, case, arrays).passed
     c[100, 100] += 2e-5
     assert not check(op, case, arrays).passed
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_weights_in_a_format_are_decoded_as_its_definition_says(name):
+    case, op, arrays = make(
+        weight_formats.text(name, weight_formats.SMALL).split(" forward")[0], "f32", f"format={name}"
+    )
+    (product,) = op.products(case, arrays)
+    wanted, (m, n, k) = weight_formats.weights(name, arrays["a"], None).T, weight_formats.SMALL
+
+    assert (k, m) == product.left.shape
+    np.testing.assert_allclose(product.left[:], wanted, rtol=1e-6, atol=1e-6)
+    assert np.array_equal(product.left[:][5:290, 3:9], product.left[5:290, 3:9])
+    assert 0.2 < np.sqrt(np.mean(wanted**2)) < 0.6
+    assert op.operands(replace(case, problem=op.smallest(case)))
+    assert (2 * m * n * k, 0.0) == (op.flop(case), op.least_flop(case))
+    row_bytes = k // FORMATS[name].block * FORMATS[name].block_bytes
+    assert m * row_bytes + 4 * n * (k + m) == op.operand_bytes(case) == op.traffic_bytes(case)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("k=512 group=64 bits=4 format=q4_k", "format=q4_k has bits=4 group=32, found bits=4 group=64"),
+        ("k=512 group=32 bits=8 format=q4_k", "format=q4_k has bits=4 group=32, found bits=8 group=32"),
+        ("k=128 group=32 bits=4 format=q4_k", "blocks of 256 weights"),
+        ("k=96 group=16 bits=6", "choose format=q6_k"),
+    ],
+)
+def test_sizes_that_a_format_does_not_have_are_refused(text, reason):
+    with pytest.raises(Unsupported, match=reason):
+        make(f"weight_only_gemm m=8 n=2 {text.split(' format')[0]}", "f32", "".join(text.partition("format")[1:]))

@@ -7,6 +7,10 @@ integers first or round q · scale to the type of the data; sums are f32.
 
 Arrays as frameworks store them: `a` (m, k) of s8, or (m, k / 2) of bytes with two integers of 4 bits in two's
 complement, the lower half first; `scales` (k / group, m), `b` (n, k), `c` (n, m).
+
+With the setting `format`, A is in a format of llama.cpp instead, whose bytes contain the scales (`formats.py`): `a`
+(m, bytes of a row). `bits` and `group` are those of the format. A library may then round B to integers of 8 bits with a
+scale for each block, in each call, so the tolerance allows for that.
 """
 
 from __future__ import annotations
@@ -14,15 +18,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbench.core.errors import BadInput
+from deepbench.core.errors import BadInput, Unsupported
 from deepbench.core.parts import Tensor
 from deepbench.core.precision import STORAGE_ROUNDOFF, Precision
 from deepbench.core.problem import BaseProblem, size
 from deepbench.core.product import Product, ProductsOp
+from deepbench.ops.weight_only_gemm.formats import DRAWN, FORMATS, Blocks, WeightFormat
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Array, Arrays
+    from deepbench.core.tolerance import Matrix
+
+# With a format: the roundoff of B in units of its largest number. The largest of a block has the integer 127, so an
+# error is at most half of 1/127 and on average 1/127/√12. The root mean square of numbers like ours is 1/√3, so errors
+# with random signs add to |row of A| · |column of B| · 1/254 / √k. With half of that, `TOLERANCE_UNITS` are 8 standard
+# deviations.
+ROUNDOFF_8_BITS = 1 / 254 / 2
 
 
 @dataclass(frozen=True)
@@ -37,8 +49,8 @@ class WeightOnlyGemm(BaseProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bits not in (4, 8):
-            raise BadInput(f"bits must be 4 or 8, found {self.bits}")
+        if self.bits not in (4, 6, 8):
+            raise BadInput(f"bits must be 4, 6 or 8, found {self.bits}")
         if self.k % self.group:
             raise BadInput(f"group must divide k, found group={self.group} and k={self.k}")
         if self.bits == 4 and self.k % 2:
@@ -83,15 +95,17 @@ def unpack(a: Array) -> Array:
 class WeightOnlyGemmOp(ProductsOp):
     name = "weight_only_gemm"
     Problem = WeightOnlyGemm
-    settings = {}  # noqa: RUF012  (ClassVar in Op)
+    settings = {"format": ("groups", *FORMATS)}  # noqa: RUF012  (ClassVar in Op)
+    rare_settings = ("format",)
     weights = ("a", "scales")
-    smoke = (
+    smoke = (  # tests take every other one, so that each half has numbers of bits and groups of formats
         WeightOnlyGemm(1, 1, 2, 2),
-        WeightOnlyGemm(35, 1, 96, 32, bits=8),
         WeightOnlyGemm(7, 3, 18, 6),
+        WeightOnlyGemm(35, 1, 96, 32, bits=8),
         WeightOnlyGemm(19, 5, 33, 33, bits=8),
         WeightOnlyGemm(48, 3, 128, 64),
         WeightOnlyGemm(32, 17, 64, 64, bits=8),
+        WeightOnlyGemm(24, 4, 512, 16, bits=6),
         WeightOnlyGemm(41, 5, 256, 32),
     )
 
@@ -109,7 +123,10 @@ class WeightOnlyGemmOp(ProductsOp):
 
     def tensors(self, case: Case) -> dict[str, Tensor]:
         """The arrays listed at the top of this file."""
-        p, kind = case.problem, case.precision.data
+        p, kind, chosen = case.problem, case.precision.data, stored_format(case)
+        if chosen is not None:
+            a = Tensor((p.m, p.k // chosen.block * chosen.block_bytes), "u8")
+            return {"a": a, "b": Tensor((p.n, p.k), kind), "c": Tensor((p.n, p.m), kind)}
         return {
             "a": Tensor((p.m, p.k), "s8") if p.bits == 8 else Tensor((p.m, p.k // 2), "u8"),
             "scales": Tensor((p.k // p.group, p.m), kind),
@@ -117,13 +134,28 @@ class WeightOnlyGemmOp(ProductsOp):
             "c": Tensor((p.n, p.m), kind),
         }
 
+    def operands(self, case: Case) -> Arrays:
+        """Refuses sizes that the format does not have."""
+        p, name, chosen = case.problem, case.settings["format"], stored_format(case)
+        if chosen is None and p.bits == 6:
+            raise Unsupported("weights of 6 bits are in a format of their own; choose format=q6_k group=16")
+        if chosen is not None and (p.bits, p.group) != (chosen.bits, chosen.group):
+            wanted = f"bits={chosen.bits} group={chosen.group}"
+            raise Unsupported(f"format={name} has {wanted}, found bits={p.bits} group={p.group}; choose these")
+        if chosen is not None and p.k % chosen.block:
+            raise Unsupported(f"format={name} has blocks of {chosen.block} weights, so k must be a multiple of it")
+        return super().operands(case)
+
     def fill(self, case: Case, name: str, array: Array, stream: int) -> None:
         """Integers of the full range; scales that bring weights to [-1, 1]."""
         from deepbench.core import operands
 
         choices, count = operands.generator(stream), min(array.size, operands.TILE)
-        bits = case.problem.bits
-        if name == "a":
+        bits, chosen = case.problem.bits, stored_format(case)
+        if name == "a" and chosen is not None:
+            drawn = chosen.draw(min(array.size // chosen.block_bytes, DRAWN), choices)
+            operands.repeat(drawn.reshape(-1), array)
+        elif name == "a":
             low, high = (-127, 128) if bits == 8 else (0, 256)
             operands.repeat(choices.integers(low, high, count).astype(array.dtype), array)
         elif name == "scales":
@@ -137,27 +169,50 @@ class WeightOnlyGemmOp(ProductsOp):
 
     def products(self, case: Case, arrays: Arrays) -> list[Product]:
         """One product, whose weights are dequantized when they are needed."""
-        left = Dequantized(arrays["a"], arrays["scales"], case.problem)
+        chosen = stored_format(case)
+        left: Matrix = (
+            Dequantized(arrays["a"], arrays["scales"], case.problem) if chosen is None else Blocks(arrays["a"], chosen)
+        )
         return [Product(left, arrays["b"], arrays["c"])]
 
     def roundoff(self, case: Case) -> float:
-        """Weights may be rounded to the type of the data, which adds errors with random signs; see `sum_roundoff`."""
-        rounded = STORAGE_ROUNDOFF[case.precision.data]
+        """Weights may be rounded to the type of the data, which adds errors with random signs; see `sum_roundoff`.
+
+        With a format, the data may be rounded to 8 bits instead.
+        """
+        rounded = STORAGE_ROUNDOFF[case.precision.data] + ROUNDOFF_8_BITS * (stored_format(case) is not None)
         return super().roundoff(case) + float(rounded / case.problem.k**0.5)
 
     def narrowest_bytes(self, case: Case) -> float:
-        """Half a byte, or one."""
-        return float(case.problem.bits / 8)
+        """Half a byte, or one; with a format a little more, for the scales."""
+        chosen = stored_format(case)
+        return float(case.problem.bits / 8) if chosen is None else chosen.block_bytes / chosen.block
 
     def flop(self, case: Case) -> int:
         """2·m·n·k. Dequantizing is not counted."""
         p = case.problem
         return int(2 * p.m * p.n * p.k)
 
+    def least_flop(self, case: Case) -> float:
+        """None with a format: where integers of 8 bits are multiplied, the peak of the precision is no limit."""
+        return float(self.flop(case)) if stored_format(case) is None else 0.0
+
+    def smallest(self, case: Case) -> BaseProblem:
+        """One output, one column and one block."""
+        chosen = stored_format(case)
+        if chosen is None:
+            return super().smallest(case)
+        return WeightOnlyGemm(1, 1, chosen.block, chosen.group, chosen.bits)
+
     def title(self, problem: Any) -> str:
         """`4096 × 1 × 4096, 4 bits, groups of 128`."""
         p = problem
         return f"{p.m} × {p.n} × {p.k}, {p.bits} bits, groups of {p.group}"
+
+
+def stored_format(case: Case) -> WeightFormat | None:
+    """The format of the setting; None for integers with groups of scales."""
+    return FORMATS.get(case.settings["format"])
 
 
 OP = WeightOnlyGemmOp()

@@ -4,6 +4,7 @@ The list of tests is generated: a new backend or op is tested as soon as its fil
 """
 
 import fcntl
+import gc
 import itertools
 import json
 import os
@@ -223,7 +224,9 @@ def smoke(name, start):
     torch_compiled.PRECOMPILE_HEADERS = True  # this process compiles many functions
 
     of_ops = [(op, case) for backend, op in pairs() if backend == name for case in smoke_cases(name, find_op(op))]
-    for op, ((direction, kind, chosen), problem) in of_ops[start:]:
+    for number, (op, ((direction, kind, chosen), problem)) in enumerate(of_ops[start:]):
+        if number % 20 == 0:
+            gc.collect()  # a measured case has cycles, and may keep threads and open files
         case = Case(op, problem, direction, find_precision(kind), name, 2, check_settings(op, chosen))
         record = worker.measure_alone(Request(case, 1, SHORT, 60.0), Parent())
         print("\n>", json.dumps([case.text, record["status"], record["reason"]]), flush=True)

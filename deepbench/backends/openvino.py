@@ -1,0 +1,380 @@
+"""OpenVINO, Intel's runtime for trained models: each operation as a model of its own, called through its C API.
+
+It is not counted as a framework: a call runs kernels of its own (and of the oneDNN and MLAS that it contains), from C.
+There are no backward passes.
+
+Left alone, OpenVINO computes models of f32 in bf16 where the CPU multiplies bf16. So the precision is always set, read
+back from the compiled model, and compared with the types of the kernels that ran. The same model, compiled with
+`PERF_COUNT`, tells these; the one that is timed does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+from weakref import finalize
+
+from deepbench.core.backend import Backend, kernel
+from deepbench.core.case import Case
+from deepbench.core.errors import Unsupported
+from deepbench.core.kernel import Call, Kernel
+from deepbench.core.op import Arrays
+from deepbench.core.precision import type_name
+from deepbench.core.rows import EPSILON
+from deepbench.native import library
+
+if TYPE_CHECKING:
+    from deepbench.native.openvino import Graph, Node, Value
+
+FLOATS = ("f32", "bf16", "f16")
+
+# What an operation of ours is in OpenVINO: its name and its attributes. Several are applied one after the other.
+ACTIVATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "relu": ("Relu", {}),
+    "relu6": ("Clamp", {"min": 0.0, "max": 6.0}),
+    "hardtanh": ("Clamp", {"min": -1.0, "max": 1.0}),
+    "gelu": ("Gelu", {"approximation_mode": "ERF"}),
+    "gelu_tanh": ("Gelu", {"approximation_mode": "TANH"}),
+    "silu": ("Swish", {}),
+    "elu": ("Elu", {"alpha": 1.0}),
+    "sigmoid": ("Sigmoid", {}),
+    "tanh": ("Tanh", {}),
+}
+GATED = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
+REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax"}
+
+# Nodes that multiply matrices: they must multiply numbers of the type of the case.
+PRODUCTS = ("MatMul", "FullyConnected", "Convolution", "ScaledDotProductAttention", "RNNCell", "RNNSeq")
+
+
+@dataclass(frozen=True)
+class CompiledCase:
+    """The compiled model of a case, and what it runs."""
+
+    text: str
+    compiled: Any
+    implementation: str
+
+
+class OpenVINOBackend(Backend):
+    name = "openvino"
+    title = "OpenVINO"
+    default = False
+    path_variable = "DEEPBENCH_OPENVINO_PATH"
+    tuning_variables = ("OV_CPU_*", "ONEDNN_*", "DNNL_*")
+    target = "CPU"
+    """The device as OpenVINO names it."""
+
+    model: CompiledCase | None = None
+
+    def open(self) -> dict[str, Any]:
+        from deepbench.native.openvino import OpenVINO
+
+        loaded = library.load(
+            self.title,
+            self.path_variable,
+            ("openvino/libs/libopenvino_c.so*", "libopenvino_c.so*"),
+            needs=("ov_core_read_model_from_memory_buffer",),
+            remedy="pip install openvino, or name a libopenvino_c.so in DEEPBENCH_OPENVINO_PATH",
+        )
+        known = getattr(self, "ov", None)
+        if known is None or known.library._handle != loaded._handle:  # each core has threads
+            self.ov, self.model = OpenVINO(loaded), None
+        version, _, build = self.ov.version().partition("-")
+        return {
+            "name": self.title,
+            "version": version,
+            "path": library.path_of(loaded, "ov_core_create"),
+            "build": build,
+            "cpu_kernels": self.ov.device_property(self.target, "OPTIMIZATION_CAPABILITIES"),
+            "threading": "TBB",
+        }
+
+    @kernel("gemm", precisions=FLOATS)
+    def gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`MatMul` of Cᵀ = Bᵀ·Aᵀ in row-major order; with `weights=packed` A is a constant of the model."""
+        p, packed = case.problem, case.settings["weights"] == "packed"
+        adds = case.settings["beta"] == "1"
+        if adds and type_name(arrays["c"].dtype) != case.precision.data:
+            raise Unsupported("OpenVINO rounds a product to 16 bits before it adds C; choose beta=0 or result=narrow")
+        graph = self._graph()
+        c = graph.parameter(arrays["c"]) if adds else None
+        product = _matmul(graph, arrays, p.b_t, p.a_t, packed)
+        # In this order the product gets memory of its own. The other way round it would be computed in that of C.
+        graph.result(product if c is None else graph.op("Add", c, product), arrays["c"])
+        return self._kernel(case, graph, ("a",) if packed else ())
+
+    @kernel("batched_gemm", precisions=FLOATS)
+    def batched_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`MatMul` with three axes."""
+        graph = self._graph()
+        graph.result(_matmul(graph, arrays, case.problem.b_t, case.problem.a_t), arrays["c"])
+        return self._kernel(case, graph)
+
+    @kernel("linear", precisions=FLOATS)
+    def linear(self, case: Case, arrays: Arrays) -> Kernel:
+        """`MatMul`, `Add` and the activation; with `weights=packed` the weights and the bias are constants."""
+        packed, activation = case.settings["weights"] == "packed", case.settings["activation"]
+        graph = self._graph()
+        z = _matmul(graph, arrays, 0, 1, packed)
+        if "bias" in arrays:
+            source = graph.constant if packed else graph.parameter
+            z = graph.op("Add", z, source(arrays["bias"]))
+        graph.result(_activated(graph, activation, z), arrays["c"])
+        return self._kernel(case, graph, ("a", "bias") if packed else ())
+
+    @kernel("weight_only_gemm", precisions=FLOATS)
+    def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`MatMul` with constants of 4 or 8 bits that are converted and multiplied by their scales."""
+        p, kind = case.problem, case.precision.data
+        groups = p.k // p.group
+        graph = self._graph()
+        stored = graph.constant(arrays["a"], f"i{p.bits}", (p.m, groups, p.group))
+        scales = graph.constant(arrays["scales"].T[:, :, None])
+        weights = graph.op("Multiply", graph.convert(stored, kind), scales)
+        weights = graph.op("Reshape", weights, graph.axes(p.m, p.k), special_zero=False)
+        product = graph.op("MatMul", graph.parameter(arrays["b"]), weights, transpose_a=False, transpose_b=True)
+        graph.result(product, arrays["c"])
+        return self._kernel(case, graph, ("a", "scales"))
+
+    @kernel("conv", precisions=FLOATS)
+    def conv(self, case: Case, arrays: Arrays) -> Kernel:
+        """`Convolution` or `GroupConvolution`, whose filters and bias are constants, as the library needs them."""
+        p = case.problem
+        if case.settings["layout"] != "nchw":
+            raise Unsupported("OpenVINO's models have the layout nchw; choose layout=nchw")
+        graph = self._graph()
+        groups = (p.groups, p.k // p.groups) if p.groups > 1 else (p.k,)
+        x, w = graph.parameter(arrays["x"]), graph.constant(arrays["w"], shape=(*groups, *arrays["w"].shape[1:]))
+        kind = case.precision.data
+        if kind != "f32" and ("b" in arrays or type_name(arrays["y"].dtype) == "f32"):
+            x, w = graph.convert(x, "f32"), graph.convert(w, "f32")  # so that sums stay in f32, as in `_matmul`
+        deep = slice(-p.dimensions, None)
+        sizes = {"strides": p.stride[deep], "dilations": p.dilation[deep]}
+        pads = {"pads_begin": p.pad[deep], "pads_end": p.pad[deep], "auto_pad": "explicit"}
+        y = graph.op("GroupConvolution" if p.groups > 1 else "Convolution", x, w, **sizes, **pads)
+        if "b" in arrays:
+            y = graph.op("Add", y, graph.constant(arrays["b"].reshape(1, -1, *[1] * p.dimensions)))
+        graph.result(graph.convert(y, type_name(arrays["y"].dtype)), arrays["y"])
+        return self._kernel(case, graph, ("w", "b") if "b" in arrays else ("w",))
+
+    @kernel("attention", precisions=FLOATS)
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        """`ScaledDotProductAttention`, in which the queries of a group of heads are the rows of one matrix."""
+        from deepbench.native.attention import additive_mask
+
+        p = case.problem
+        if p.page:
+            raise Unsupported("a model of OpenVINO with one attention has no paged cache; leave out page")
+        if case.settings["algorithm"] != "default":
+            raise Unsupported("OpenVINO chooses the algorithm; choose algorithm=default")
+        rows = p.group * p.queries
+        graph = self._graph()
+        inputs = [graph.parameter(arrays["q"], (p.batch, p.kv_heads, rows, p.head_size))]
+        inputs += [graph.parameter(arrays[name]) for name in "kv"]
+        mask = additive_mask(case, case.precision.data)
+        inputs += [] if mask is None else [graph.constant(mask)]
+        y = graph.op("ScaledDotProductAttention", *inputs, causal=False)
+        graph.result(y, arrays["y"])
+        return self._kernel(case, graph)
+
+    @kernel("softmax", precisions=FLOATS)
+    def softmax(self, case: Case, arrays: Arrays) -> Kernel:
+        """`SoftMax` of the rows."""
+        return self._of_one(case, arrays, lambda graph, x: graph.op("SoftMax", x, axis=1))
+
+    @kernel("reduction", precisions=FLOATS)
+    def reduction(self, case: Case, arrays: Arrays) -> Kernel:
+        """`ReduceSum`, `ReduceMean` or `ReduceMax`."""
+        kind, axis = REDUCTIONS[case.problem.kind], int(case.problem.axis == "columns")
+        return self._of_one(case, arrays, lambda graph, x: graph.op(kind, x, graph.axes(axis), keep_dims=False))
+
+    @kernel("pooling", precisions=FLOATS)
+    def pooling(self, case: Case, arrays: Arrays) -> Kernel:
+        """`MaxPool` or `AvgPool`."""
+        p = case.problem
+        if case.settings["layout"] != "nchw":
+            raise Unsupported("OpenVINO's models have the layout nchw; choose layout=nchw")
+        deep, average = slice(-p.dimensions, None), p.kind == "average"
+        sizes = {"kernel": p.window[deep], "strides": p.stride[deep]}
+        sizes |= {"pads_begin": p.pad[deep], "pads_end": p.pad[deep]}
+        attributes: dict[str, Any] = {**sizes, "rounding_type": "floor", "auto_pad": "explicit"}
+        attributes |= {"exclude__pad": False} if average else {}
+        kind = "AvgPool" if average else "MaxPool"
+        return self._of_one(case, arrays, lambda graph, x: graph.op(kind, x, **attributes))
+
+    @kernel("elementwise", precisions=FLOATS)
+    def elementwise(self, case: Case, arrays: Arrays) -> Kernel:
+        """One operation, or several that the library fuses."""
+        kind = case.problem.kind
+        graph = self._graph()
+        a, *more = (graph.parameter(arrays[name]) for name in "abc" if name in arrays)
+        if kind in ("add", "add_relu"):
+            y = graph.op("Add", a, more[0])
+            y = graph.op("Relu", y) if kind == "add_relu" else y
+        elif kind in ("multiply", "multiply_add"):
+            y = graph.op("Multiply", a, more[0])
+            y = graph.op("Add", y, more[1]) if kind == "multiply_add" else y
+        else:
+            y = _activated(graph, GATED.get(kind, kind), a)
+            y = graph.op("Multiply", y, more[0]) if kind in GATED else y
+        graph.result(y, arrays["y"])
+        return self._kernel(case, graph)
+
+    @kernel("layer_norm", precisions=FLOATS)
+    def layer_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        """`MVN`, `Multiply` and `Add`, in f32 as the operation says; scale and shift are constants."""
+
+        def normalized(graph: Graph, x: Value) -> Value:
+            attributes = {"eps": EPSILON, "normalize_variance": True, "eps_mode": "INSIDE_SQRT"}
+            z = graph.op("MVN", x, graph.axes(1), **attributes)
+            return graph.op(
+                "Add",
+                graph.op("Multiply", z, graph.constant(arrays["scale"][None])),
+                graph.constant(arrays["shift"][None]),
+            )
+
+        return self._of_one(case, arrays, normalized, ("scale", "shift"), in_f32=True)
+
+    @kernel("rms_norm", precisions=FLOATS)
+    def rms_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        """The operations that the library recognizes as one, in f32 as the operation says; the scale is a constant."""
+
+        def normalized(graph: Graph, x: Value) -> Value:
+            mean = graph.op("ReduceMean", graph.op("Power", x, graph.number(2.0)), graph.axes(-1), keep_dims=True)
+            root = graph.op("Sqrt", graph.op("Add", mean, graph.number(EPSILON)))
+            z = graph.op("Multiply", x, graph.op("Divide", graph.number(1.0), root))
+            return graph.op("Multiply", z, graph.constant(arrays["scale"]))
+
+        return self._of_one(case, arrays, normalized, ("scale",), in_f32=True)
+
+    def _graph(self) -> Graph:
+        from deepbench.native.openvino import Graph
+
+        return Graph()
+
+    def _of_one(
+        self,
+        case: Case,
+        arrays: Arrays,
+        function: Callable[[Graph, Value], Value],
+        constants: Sequence[str] = (),
+        in_f32: bool = False,
+    ) -> Kernel:
+        """The kernel of y = function(x)."""
+        graph = self._graph()
+        x, kind = graph.parameter(arrays["x"]), case.precision.data
+        if in_f32 and kind != "f32":
+            y = graph.convert(function(graph, graph.convert(x, "f32")), kind)
+        else:
+            y = function(graph, x)
+        graph.result(y, arrays["y"])
+        return self._kernel(case, graph, constants, "f32" if in_f32 else kind)
+
+    def _kernel(self, case: Case, graph: Graph, constants: Sequence[str] = (), computed: str | None = None) -> Kernel:
+        """The call of the compiled model. `constants` names the arrays that it has copied.
+
+        `computed` is the type to compute in, by default that of the data.
+        """
+        begin = perf_counter()
+        # Further buffers of the same case share a model, unless it contains some of them.
+        if self.model is None or self.model.text != case.text or constants:
+            if self.model is not None:
+                self.ov.free("compiled_model", self.model.compiled)
+            self.model = None
+            self.model = self._compile(case, graph, settings(case.threads, computed or case.precision.data))
+        request = self.ov.request(self.model.compiled, graph.inputs, graph.outputs)
+        call = Call(self.ov.library.ov_infer_request_infer, request, status=True)
+        notes: dict[str, Any] = {"implementation": self.model.implementation, "compile_s": perf_counter() - begin}
+        if constants:
+            notes["converted_bytes"] = 0 if graph.constants is None else graph.constants.nbytes
+        # A request has its model, and a model has threads: they end when the kernel does.
+        finalize(graph, self.ov.free, "infer_request", request).atexit = False
+        return Kernel(calls=(call,), private_buffers=tuple(constants), keep=(graph,), notes=notes)
+
+    def _compile(self, case: Case, graph: Graph, properties: dict[str, str]) -> CompiledCase:
+        """The model, if it has these properties and computes in the precision of the case."""
+        compiled = self.ov.compile(graph, self.target, properties)
+        found = {name: self.ov.property(compiled, name) for name in properties}
+        nodes: list[Node] = []
+        problem = changed_property(properties, found)
+        if problem is None:
+            nodes = self._executed(graph, properties)
+            problem = other_precision(nodes, case.precision.data)
+        if problem is not None:
+            self.ov.free("compiled_model", compiled)
+            raise Unsupported(problem)
+        names = ", ".join(dict.fromkeys(f"{node.kind} {node.implementation}" for node in nodes))
+        return CompiledCase(case.text, compiled, names)
+
+    def _executed(self, graph: Graph, properties: dict[str, str]) -> list[Node]:
+        """What runs: from one call of a model that counts its nodes, into memory of its own."""
+        counting = self.ov.compile(graph, self.target, {**properties, "PERF_COUNT": "YES"})
+        request = self.ov.request(counting, graph.inputs)
+        self.ov.call("ov_infer_request_infer", request)
+        nodes = self.ov.executed(request)
+        self.ov.free("infer_request", request)
+        self.ov.free("compiled_model", counting)
+        return nodes
+
+
+def settings(threads: int, kind: str) -> dict[str, str]:
+    """Properties of a compiled model: all that decide what is computed, and with how many threads."""
+    return {
+        "INFERENCE_PRECISION_HINT": kind,
+        "INFERENCE_NUM_THREADS": str(threads),
+        "NUM_STREAMS": "1",
+        "PERFORMANCE_HINT": "LATENCY",
+        "ENABLE_CPU_PINNING": "NO",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",  # else products with weights of 4 or 8 bits round their input to 8
+    }
+
+
+def changed_property(wanted: Mapping[str, str], found: Mapping[str, str]) -> str | None:
+    """Which property a compiled model has changed; None if it has all as wanted."""
+    for name, value in wanted.items():
+        if found[name].lower() == value.lower():
+            continue
+        if name == "INFERENCE_PRECISION_HINT":
+            return f"OpenVINO computes in {found[name]} instead of {value} on this CPU"
+        return f"OpenVINO changes {name} from {value} to {found[name]} on this machine"
+    return None
+
+
+def other_precision(nodes: Sequence[Node], kind: str) -> str | None:
+    """Which node computed in another type than the case asks for; None if none did.
+
+    Products have the type of the data. What lies between may be f32, and integers are sizes and positions.
+    """
+    if not nodes:
+        return "OpenVINO executed no node of this model, so nothing would be measured"
+    for node in nodes:
+        allowed = (kind,) if node.kind in PRODUCTS else (kind, "f32", "i32", "i64")
+        if node.type_name not in allowed:
+            return f"OpenVINO computed {node.kind} as {node.implementation}, not in {kind}"
+    return None
+
+
+def _matmul(graph: Graph, arrays: Arrays, left_t: int, right_t: int, packed: bool = False) -> Value:
+    """The product of `b` and `a`, in the type of `c`.
+
+    Sums of 16-bit numbers stay in f32 where they are converted before the product: the library multiplies what they
+    were converted from.
+    """
+    a = graph.constant(arrays["a"]) if packed else graph.parameter(arrays["a"])
+    b, kind = graph.parameter(arrays["b"]), type_name(arrays["c"].dtype)
+    if type_name(arrays["b"].dtype) != kind:
+        a, b = graph.convert(a, kind), graph.convert(b, kind)
+    return graph.op("MatMul", b, a, transpose_a=bool(left_t), transpose_b=bool(right_t))
+
+
+def _activated(graph: Graph, name: str, value: Value) -> Value:
+    if name == "none":
+        return value
+    kind, attributes = ACTIVATIONS[name]
+    return graph.op(kind, value, **attributes)
+
+
+BACKEND = OpenVINOBackend()

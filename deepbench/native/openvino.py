@@ -20,7 +20,7 @@ from deepbench.core.operands import copy
 from deepbench.core.precision import dtype, type_name
 
 if TYPE_CHECKING:
-    from deepbench.core.op import Array, Arrays
+    from deepbench.core.op import Array
 
 Handle = ctypes.c_void_p
 
@@ -28,7 +28,7 @@ EXECUTED = 2  # ov_profiling_info_t.Status
 
 # The set of operations in which we know each operation; the others are in the first set.
 OPSETS = {
-    **{"MVN": 6, "Gelu": 7, "Swish": 4, "Interpolate": 4, "GroupNormalization": 12},
+    **{"MVN": 6, "Gelu": 7, "Swish": 4, "Interpolate": 4, "GroupNormalization": 12, "BatchNormInference": 5},
     **{"ScaledDotProductAttention": 13, "LSTMSequence": 5, "GRUSequence": 5, "RNNSequence": 5},
 }
 

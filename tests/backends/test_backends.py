@@ -32,6 +32,7 @@ SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
 FEW_PRECISIONS = {
     "reference": {"f32", "bf16", "i8", "i8u8", "f8e4m3"},
     "null": {"f32"},
+    "openvino": {"f32", "bf16"},
     "torch_compiled": {"f32", "f16"},
 }
 

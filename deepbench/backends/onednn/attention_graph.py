@@ -17,7 +17,7 @@ from deepbench.native.attention import additive_mask
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
-    from deepbench.core.op import Array, Arrays
+    from deepbench.core.op import Arrays
 
 # dnnl_graph_op_kind_t, dnnl_graph_op_attr_t and dnnl_graph_partition_policy_fusion
 ADD, DIVIDE, MATMUL, SOFTMAX = 2, 20, 39, 64

@@ -10,6 +10,7 @@ back from the compiled model, and compared with the types of the kernels that ra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -46,7 +47,10 @@ GATED = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
 REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax"}
 
 # Nodes that multiply matrices: they must multiply numbers of the type of the case.
-PRODUCTS = ("MatMul", "FullyConnected", "Convolution", "ScaledDotProductAttention", "RNNCell", "RNNSeq")
+PRODUCTS = (
+    *("MatMul", "FullyConnected", "FullyConnectedCompressed", "Convolution", "GroupConvolution"),
+    *("ScaledDotProductAttention", "LSTMSequence", "GRUSequence", "RNNSequence"),
+)
 
 
 @dataclass(frozen=True)
@@ -129,36 +133,64 @@ class OpenVINOBackend(Backend):
     def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """`MatMul` with constants of 4 or 8 bits that are converted and multiplied by their scales."""
         p, kind = case.problem, case.precision.data
-        groups = p.k // p.group
+        if kind != "f32" and p.k % 2:
+            raise Unsupported("OpenVINO gives wrong results for an odd k in 16 bits; choose an even one")
         graph = self._graph()
-        stored = graph.constant(arrays["a"], f"i{p.bits}", (p.m, groups, p.group))
+        stored = graph.constant(arrays["a"], f"i{p.bits}", (p.m, p.k // p.group, p.group))
         scales = graph.constant(arrays["scales"].T[:, :, None])
         weights = graph.op("Multiply", graph.convert(stored, kind), scales)
         weights = graph.op("Reshape", weights, graph.axes(p.m, p.k), special_zero=False)
         product = graph.op("MatMul", graph.parameter(arrays["b"]), weights, transpose_a=False, transpose_b=True)
         graph.result(product, arrays["c"])
-        return self._kernel(case, graph, ("a", "scales"))
+        made = self._kernel(case, graph, ("a", "scales"))
+        if not made.notes["implementation"].startswith("FullyConnectedCompressed"):
+            raise Unsupported(f"OpenVINO converts so few weights to {kind} ahead; choose a larger m or k")
+        return made
 
     @kernel("conv", precisions=FLOATS)
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
-        """`Convolution` or `GroupConvolution`, whose filters and bias are constants, as the library needs them."""
-        p = case.problem
-        if case.settings["layout"] != "nchw":
-            raise Unsupported("OpenVINO's models have the layout nchw; choose layout=nchw")
-        graph = self._graph()
-        groups = (p.groups, p.k // p.groups) if p.groups > 1 else (p.k,)
-        x, w = graph.parameter(arrays["x"]), graph.constant(arrays["w"], shape=(*groups, *arrays["w"].shape[1:]))
-        kind = case.precision.data
-        if kind != "f32" and ("b" in arrays or type_name(arrays["y"].dtype) == "f32"):
-            x, w = graph.convert(x, "f32"), graph.convert(w, "f32")  # so that sums stay in f32, as in `_matmul`
-        deep = slice(-p.dimensions, None)
-        sizes = {"strides": p.stride[deep], "dilations": p.dilation[deep]}
-        pads = {"pads_begin": p.pad[deep], "pads_end": p.pad[deep], "auto_pad": "explicit"}
-        y = graph.op("GroupConvolution" if p.groups > 1 else "Convolution", x, w, **sizes, **pads)
-        if "b" in arrays:
-            y = graph.op("Add", y, graph.constant(arrays["b"].reshape(1, -1, *[1] * p.dimensions)))
-        graph.result(graph.convert(y, type_name(arrays["y"].dtype)), arrays["y"])
-        return self._kernel(case, graph, ("w", "b") if "b" in arrays else ("w",))
+        """Filters are inputs, which each call converts to the library's layout. With `layout=any` they are constants.
+
+        Images then have the layout that its convolutions prefer, with the channels last.
+        """
+        from deepbench.backends.openvino import images
+
+        if case.settings["layout"] != "any":
+            return self._kernel(case, images.conv(case, arrays))
+        constants = ("w", "b") if "b" in arrays else ("w",)
+        return self._of_own_layout(case, arrays, images.conv, constants)
+
+    @kernel("pooling", precisions=FLOATS)
+    def pooling(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.openvino import images
+
+        return self._of_images(case, arrays, images.pooling)
+
+    @kernel("upsample", precisions=FLOATS)
+    def upsample(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.openvino import images
+
+        return self._of_images(case, arrays, images.upsample)
+
+    @kernel("batch_norm", precisions=FLOATS)
+    def batch_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.openvino import images
+
+        constants = ("scale", "shift", "mean", "variance")
+        return self._kernel(case, images.batch_norm(case, arrays), constants, computed="f32")
+
+    @kernel("group_norm", precisions=FLOATS)
+    def group_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.openvino import images
+
+        return self._kernel(case, images.group_norm(case, arrays), ("scale", "shift"), computed="f32")
+
+    @kernel("recurrent", precisions=FLOATS)
+    def recurrent(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.openvino import recurrent
+
+        constants = tuple(name for name in ("w", "r", "b", "w_deep") if name in arrays)
+        return self._kernel(case, recurrent.recurrent(case, arrays), constants)
 
     @kernel("attention", precisions=FLOATS)
     def attention(self, case: Case, arrays: Arrays) -> Kernel:
@@ -191,20 +223,6 @@ class OpenVINOBackend(Backend):
         kind, axis = REDUCTIONS[case.problem.kind], int(case.problem.axis == "columns")
         return self._of_one(case, arrays, lambda graph, x: graph.op(kind, x, graph.axes(axis), keep_dims=False))
 
-    @kernel("pooling", precisions=FLOATS)
-    def pooling(self, case: Case, arrays: Arrays) -> Kernel:
-        """`MaxPool` or `AvgPool`."""
-        p = case.problem
-        if case.settings["layout"] != "nchw":
-            raise Unsupported("OpenVINO's models have the layout nchw; choose layout=nchw")
-        deep, average = slice(-p.dimensions, None), p.kind == "average"
-        sizes = {"kernel": p.window[deep], "strides": p.stride[deep]}
-        sizes |= {"pads_begin": p.pad[deep], "pads_end": p.pad[deep]}
-        attributes: dict[str, Any] = {**sizes, "rounding_type": "floor", "auto_pad": "explicit"}
-        attributes |= {"exclude__pad": False} if average else {}
-        kind = "AvgPool" if average else "MaxPool"
-        return self._of_one(case, arrays, lambda graph, x: graph.op(kind, x, **attributes))
-
     @kernel("elementwise", precisions=FLOATS)
     def elementwise(self, case: Case, arrays: Arrays) -> Kernel:
         """One operation, or several that the library fuses."""
@@ -228,7 +246,7 @@ class OpenVINOBackend(Backend):
         """`MVN`, `Multiply` and `Add`, in f32 as the operation says; scale and shift are constants."""
 
         def normalized(graph: Graph, x: Value) -> Value:
-            attributes = {"eps": EPSILON, "normalize_variance": True, "eps_mode": "INSIDE_SQRT"}
+            attributes: dict[str, Any] = {"eps": EPSILON, "normalize_variance": True, "eps_mode": "INSIDE_SQRT"}
             z = graph.op("MVN", x, graph.axes(1), **attributes)
             return graph.op(
                 "Add",
@@ -273,6 +291,38 @@ class OpenVINOBackend(Backend):
         graph.result(y, arrays["y"])
         return self._kernel(case, graph, constants, "f32" if in_f32 else kind)
 
+    def _of_images(self, case: Case, arrays: Arrays, model: Callable[[Case, Arrays], Graph]) -> Kernel:
+        """The kernel of images in the layout of the case."""
+        if case.settings["layout"] == "any":
+            return self._of_own_layout(case, arrays, model)
+        return self._kernel(case, model(case, arrays))
+
+    def _of_own_layout(
+        self, case: Case, arrays: Arrays, model: Callable[[Case, Arrays], Graph], constants: Sequence[str] = ()
+    ) -> Kernel:
+        """The kernel of images that are converted ahead, to the layout with the channels last."""
+        from deepbench.backends.openvino.images import channels_last
+
+        begin = perf_counter()
+        own = {name: channels_last(array) for name, array in arrays.items() if name not in constants}
+        seconds = perf_counter() - begin
+        made = self._kernel(case, model(case, {**arrays, **own}), constants)
+        if re.search(r"\b(Reorder|Transpose) ", implementation := made.notes["implementation"]):
+            raise Unsupported(f"OpenVINO's own layout is not channels last here: {implementation}; choose layout=nchw")
+
+        def load() -> None:
+            for name, array in own.items():
+                array[...] = channels_last(arrays[name])
+
+        def store() -> None:
+            arrays["y"][...] = own["y"].transpose(0, -1, *range(1, own["y"].ndim - 1))
+
+        made.load, made.store = load, store
+        made.private_buffers = (*made.private_buffers, *own)
+        made.notes["convert_s"] = seconds
+        made.notes["converted_bytes"] = sum(arrays[name].nbytes for name in made.private_buffers)
+        return made
+
     def _kernel(self, case: Case, graph: Graph, constants: Sequence[str] = (), computed: str | None = None) -> Kernel:
         """The call of the compiled model. `constants` names the arrays that it has copied.
 
@@ -302,12 +352,11 @@ class OpenVINOBackend(Backend):
         problem = changed_property(properties, found)
         if problem is None:
             nodes = self._executed(graph, properties)
-            problem = other_precision(nodes, case.precision.data)
+            problem = other_precision(nodes, case.precision.data, properties["INFERENCE_PRECISION_HINT"])
         if problem is not None:
             self.ov.free("compiled_model", compiled)
             raise Unsupported(problem)
-        names = ", ".join(dict.fromkeys(f"{node.kind} {node.implementation}" for node in nodes))
-        return CompiledCase(case.text, compiled, names)
+        return CompiledCase(case.text, compiled, _names(nodes))
 
     def _executed(self, graph: Graph, properties: dict[str, str]) -> list[Node]:
         """What runs: from one call of a model that counts its nodes, into memory of its own."""
@@ -343,18 +392,23 @@ def changed_property(wanted: Mapping[str, str], found: Mapping[str, str]) -> str
     return None
 
 
-def other_precision(nodes: Sequence[Node], kind: str) -> str | None:
+def other_precision(nodes: Sequence[Node], kind: str, computed: str) -> str | None:
     """Which node computed in another type than the case asks for; None if none did.
 
-    Products have the type of the data. What lies between may be f32, and integers are sizes and positions.
+    `kind` is the type of the data, in which products must be. What lies between may be f32, and integers are sizes and
+    positions. Some node must compute in `computed`: products within a `Subgraph` have no node of their own.
     """
-    if not nodes:
-        return "OpenVINO executed no node of this model, so nothing would be measured"
     for node in nodes:
         allowed = (kind,) if node.kind in PRODUCTS else (kind, "f32", "i32", "i64")
         if node.type_name not in allowed:
             return f"OpenVINO computed {node.kind} as {node.implementation}, not in {kind}"
+    if computed not in [node.type_name for node in nodes]:
+        return f"OpenVINO computed nothing in {computed}: it ran {_names(nodes) or 'no node'}"
     return None
+
+
+def _names(nodes: Sequence[Node]) -> str:
+    return ", ".join(dict.fromkeys(f"{node.kind} {node.implementation}" for node in nodes))
 
 
 def _matmul(graph: Graph, arrays: Arrays, left_t: int, right_t: int, packed: bool = False) -> Value:

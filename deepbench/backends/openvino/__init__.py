@@ -52,6 +52,10 @@ PRODUCTS = (
     *("ScaledDotProductAttention", "LSTMSequence", "GRUSequence", "RNNSequence"),
 )
 
+# In 16 bits, version 2026.4 multiplies weights of 8 bits wrong if k is odd and B has more than three columns. A test
+# tells when it no longer does.
+ODD_K_IS_WRONG = True
+
 
 @dataclass(frozen=True)
 class CompiledCase:
@@ -133,8 +137,8 @@ class OpenVINOBackend(Backend):
     def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """`MatMul` with constants of 4 or 8 bits that are converted and multiplied by their scales."""
         p, kind = case.problem, case.precision.data
-        if kind != "f32" and p.k % 2:
-            raise Unsupported("OpenVINO gives wrong results for an odd k in 16 bits; choose an even one")
+        if ODD_K_IS_WRONG and kind != "f32" and p.k % 2:
+            raise Unsupported("OpenVINO gives wrong results for an odd k in 16 bits; choose an even k")
         graph = self._graph()
         stored = graph.constant(arrays["a"], f"i{p.bits}", (p.m, p.k // p.group, p.group))
         scales = graph.constant(arrays["scales"].T[:, :, None])
@@ -330,11 +334,13 @@ class OpenVINOBackend(Backend):
         """
         begin = perf_counter()
         # Further buffers of the same case share a model, unless it contains some of them.
-        if self.model is None or self.model.text != case.text or constants:
-            if self.model is not None:
-                self.ov.free("compiled_model", self.model.compiled)
-            self.model = None
-            self.model = self._compile(case, graph, settings(case.threads, computed or case.precision.data))
+        last = self.model
+        if last is None or last.text != case.text or constants:
+            if last is not None:
+                self.ov.free("compiled_model", last.compiled)
+                self.model = None
+            known = last.implementation if last is not None and last.text == case.text else None
+            self.model = self._compile(case, graph, settings(case.threads, computed or case.precision.data), known)
         request = self.ov.request(self.model.compiled, graph.inputs, graph.outputs)
         call = Call(self.ov.library.ov_infer_request_infer, request, status=True)
         notes: dict[str, Any] = {"implementation": self.model.implementation, "compile_s": perf_counter() - begin}
@@ -344,19 +350,22 @@ class OpenVINOBackend(Backend):
         finalize(graph, self.ov.free, "infer_request", request).atexit = False
         return Kernel(calls=(call,), private_buffers=tuple(constants), keep=(graph,), notes=notes)
 
-    def _compile(self, case: Case, graph: Graph, properties: dict[str, str]) -> CompiledCase:
-        """The model, if it has these properties and computes in the precision of the case."""
+    def _compile(self, case: Case, graph: Graph, properties: dict[str, str], known: str | None) -> CompiledCase:
+        """The model, if it has these properties and computes in the precision of the case.
+
+        `known` is what it runs, if that has been looked at.
+        """
         compiled = self.ov.compile(graph, self.target, properties)
         found = {name: self.ov.property(compiled, name) for name in properties}
         nodes: list[Node] = []
         problem = changed_property(properties, found)
-        if problem is None:
+        if problem is None and known is None:
             nodes = self._executed(graph, properties)
             problem = other_precision(nodes, case.precision.data, properties["INFERENCE_PRECISION_HINT"])
         if problem is not None:
             self.ov.free("compiled_model", compiled)
             raise Unsupported(problem)
-        return CompiledCase(case.text, compiled, _names(nodes))
+        return CompiledCase(case.text, compiled, known or _names(nodes))
 
     def _executed(self, graph: Graph, properties: dict[str, str]) -> list[Node]:
         """What runs: from one call of a model that counts its nodes, into memory of its own."""

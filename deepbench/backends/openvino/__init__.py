@@ -52,7 +52,7 @@ PRODUCTS = (
     *("ScaledDotProductAttention", "LSTMSequence", "GRUSequence", "RNNSequence"),
 )
 
-# In 16 bits, version 2026.4 multiplies weights of 8 bits wrong if k is odd and B has more than three columns. A test
+# In 16 bits, version 2026.4 multiplies weights of 8 bits wrong if k is odd and B has more than four columns. A test
 # tells when it no longer does.
 ODD_K_IS_WRONG = True
 
@@ -334,16 +334,16 @@ class OpenVINOBackend(Backend):
         """
         begin = perf_counter()
         # Further buffers of the same case share a model, unless it contains some of them.
-        last = self.model
-        if last is None or last.text != case.text or constants:
-            if last is not None:
-                self.ov.free("compiled_model", last.compiled)
-                self.model = None
-            known = last.implementation if last is not None and last.text == case.text else None
-            self.model = self._compile(case, graph, settings(case.threads, computed or case.precision.data), known)
-        request = self.ov.request(self.model.compiled, graph.inputs, graph.outputs)
+        model, self.model = self.model, None
+        if model is None or model.text != case.text or constants:
+            known = model.implementation if model is not None and model.text == case.text else None
+            if model is not None:
+                self.ov.free("compiled_model", model.compiled)
+            model = self._compile(case, graph, settings(case.threads, computed or case.precision.data), known)
+        self.model = model
+        request = self.ov.request(model.compiled, graph.inputs, graph.outputs)
         call = Call(self.ov.library.ov_infer_request_infer, request, status=True)
-        notes: dict[str, Any] = {"implementation": self.model.implementation, "compile_s": perf_counter() - begin}
+        notes: dict[str, Any] = {"implementation": model.implementation, "compile_s": perf_counter() - begin}
         if constants:
             notes["converted_bytes"] = 0 if graph.constants is None else graph.constants.nbytes
         # A request has its model, and a model has threads: they end when the kernel does.

@@ -33,6 +33,7 @@ FEW_PRECISIONS = {
     "reference": {"f32", "bf16", "i8", "i8u8", "f8e4m3"},
     "null": {"f32"},
     "openvino": {"f32", "bf16"},
+    "iree": {"f32", "bf16"},
     "torch_compiled": {"f32", "f16"},
 }
 
@@ -44,7 +45,7 @@ def uses_fake_gpu(name):
 
 def is_slow(name):
     """Whether a case takes long: on the fake GPU, because it is compiled, or in float64. `null` ignores settings."""
-    return uses_fake_gpu(name) or name in ("torch_compiled", "reference", "null")
+    return uses_fake_gpu(name) or name in ("torch_compiled", "iree", "reference", "null")
 
 
 def combinations(name, op):

@@ -1,5 +1,6 @@
 """OpenVINO: that no kernel in another precision than that of the case is measured, and what is refused."""
 
+import gc
 import re
 
 import numpy as np
@@ -188,3 +189,22 @@ def test_a_record_says_what_ran(backend):
     assert ("OpenVINO", False) == (record["library_title"], record["framework"])
     assert re.fullmatch(r"20\d\d\.\d+\.\d+", record["library"]["version"])
     assert record["notes"]["converted_bytes"] >= 64 * 32 * 4
+
+
+def test_a_model_that_is_used_again_keeps_its_constants(backend):
+    """The mask of this attention is a constant, which the library reads where it is."""
+    text = (
+        "attention batch=1 heads=2 kv_heads=1 queries=40 keys=40 head_size=8 mask=causal forward f32 openvino threads=1"
+    )
+    case = parse_case(text)
+    first, arrays = prepared(backend, text)
+    model, wanted = backend.model, arrays["y"].copy()
+    del first, arrays
+    gc.collect()
+    others = [np.full(40 * 80 + 16, 1e9, np.float32) for _ in range(64)]  # where the mask was, if it was freed
+    _, arrays = prepared(backend, text)
+
+    assert backend.model is model
+    assert len(others) == 64
+    assert np.array_equal(wanted, arrays["y"])
+    assert check(case.operation, case, arrays).passed

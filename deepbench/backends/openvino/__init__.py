@@ -64,6 +64,8 @@ class CompiledCase:
     text: str
     compiled: Any
     implementation: str
+    graph: Graph
+    """The model reads the constants where they are."""
 
 
 class OpenVINOBackend(Backend):
@@ -365,7 +367,7 @@ class OpenVINOBackend(Backend):
         if problem is not None:
             self.ov.free("compiled_model", compiled)
             raise Unsupported(problem)
-        return CompiledCase(case.text, compiled, known or _names(nodes))
+        return CompiledCase(case.text, compiled, known or _names(nodes), graph)
 
     def _executed(self, graph: Graph, properties: dict[str, str]) -> list[Node]:
         """What runs: from one call of a model that counts its nodes, into memory of its own."""

@@ -60,6 +60,8 @@ ALIASES = {
     "torch": "pytorch libtorch",
     "torch_compiled": "torchcompile inductor torchinductor",
     "paddle": "paddlepaddle",
+    "iree": "ireecompiler ireeruntime",
+    "openvino": "inferenceengine dldt",
     "mpich": "mpi",
     "openmpi": "mpi ompi",
     "intelmpi": "mpi impi",

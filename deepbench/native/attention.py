@@ -182,3 +182,25 @@ def collected(case: Case, arrays: Arrays) -> tuple[list[Call], dict[str, Array]]
             )
         )
     return calls, together
+
+
+def additive_mask(case: Case, kind: str) -> Array | None:
+    """0 where a query sees a key, else -inf; None if all queries see all keys.
+
+    For the rows of each sequence, or of one if all are equal: (sequences, 1, queries of a group, keys).
+    """
+    import numpy as np
+
+    p = case.problem
+    lengths = p.key_counts if p.lengths == "spread" else (p.keys,)
+    if lengths == (p.keys,) and (p.mask == "none" or (p.queries == 1 and not p.window)):
+        return None
+    mask = empty((len(lengths), 1, p.group * p.queries, p.keys), kind)
+    columns = np.arange(p.keys)
+    for rows, keys in zip(mask[:, 0], lengths, strict=True):
+        of_head = rows.reshape(p.group, p.queries, p.keys)
+        for query in range(p.queries):
+            # Rows of padding see what the last query sees.
+            first, end = p.visible(min(query, p.query_count(keys) - 1), keys)
+            of_head[:, query] = np.where((columns >= first) & (columns < end), 0, -np.inf)
+    return mask

@@ -259,6 +259,7 @@ class SlopeTimer:
             _awaited_ns(self._queue, calls)
             if spent_s < WARM_S / 4:
                 calls = min(MOST_TURNS, 2 * calls)
+        self._queue.fetch()  # which waits even where `wait` does not
 
     def _shortest_ns(self, calls: int) -> int:
         return min(_awaited_ns(self._queue, calls) for _ in range(3))
@@ -353,9 +354,10 @@ class SlopeTimer:
     def _fetch_growth(self) -> float:
         """By how much reading the result takes longer after more calls, per call and relative to it."""
         assert self._call_s is not None, "calls were timed"
-        few, more = (
-            (0, 1) if self.clock == "awaited" or self._line is None else (self._line.calls, 3 * self._line.calls)
-        )
+        few = 0
+        if self.clock != "awaited" and self._line is not None:
+            few = max(self._line.calls, math.ceil(LINE_S / 2 / self._line.slope_s))
+        more = max(1, 3 * few)
         times: dict[int, list[int]] = {few: [], more: []}
         for _ in range(READINGS):
             for calls in times:

@@ -4,6 +4,7 @@ The list of tests is generated: a new backend or op is tested as soon as its fil
 """
 
 import fcntl
+import gc
 import itertools
 import json
 import os
@@ -31,6 +32,8 @@ SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
 FEW_PRECISIONS = {
     "reference": {"f32", "bf16", "i8", "i8u8", "f8e4m3"},
     "null": {"f32"},
+    "openvino": {"f32", "bf16"},
+    "iree": {"f32", "bf16"},
     "torch_compiled": {"f32", "f16"},
 }
 
@@ -42,7 +45,7 @@ def uses_fake_gpu(name):
 
 def is_slow(name):
     """Whether a case takes long: on the fake GPU, because it is compiled, or in float64. `null` ignores settings."""
-    return uses_fake_gpu(name) or name in ("torch_compiled", "reference", "null")
+    return uses_fake_gpu(name) or name in ("torch_compiled", "iree", "reference", "null")
 
 
 def combinations(name, op):
@@ -223,7 +226,9 @@ def smoke(name, start):
     torch_compiled.PRECOMPILE_HEADERS = True  # this process compiles many functions
 
     of_ops = [(op, case) for backend, op in pairs() if backend == name for case in smoke_cases(name, find_op(op))]
-    for op, ((direction, kind, chosen), problem) in of_ops[start:]:
+    for number, (op, ((direction, kind, chosen), problem)) in enumerate(of_ops[start:]):
+        if number % 20 == 0:
+            gc.collect()  # a measured case has cycles, and may keep threads and open files
         case = Case(op, problem, direction, find_precision(kind), name, 2, check_settings(op, chosen))
         record = worker.measure_alone(Request(case, 1, SHORT, 60.0), Parent())
         print("\n>", json.dumps([case.text, record["status"], record["reason"]]), flush=True)

@@ -13,10 +13,11 @@ from deepbench.core.errors import LibraryError, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.operands import empty
 from deepbench.native import onednn as c
+from deepbench.native.attention import additive_mask
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
-    from deepbench.core.op import Array, Arrays
+    from deepbench.core.op import Arrays
 
 # dnnl_graph_op_kind_t, dnnl_graph_op_attr_t and dnnl_graph_partition_policy_fusion
 ADD, DIVIDE, MATMUL, SOFTMAX = 2, 20, 39, 64
@@ -70,7 +71,7 @@ class _Graph:
         self.tensors: dict[str, LogicalTensor] = {}
         self.constants: Arrays = {"scale": empty((1,), scores)}
         self.constants["scale"][...] = 1 / p.scale
-        mask = _mask(case, scores)
+        mask = additive_mask(case, scores)
         if mask is not None:
             self.constants["mask"] = mask
         self.arrays = {**arrays, **self.constants}
@@ -161,22 +162,3 @@ class _Graph:
             for name in names
         ]
         return (ctypes.c_void_p * len(handles))(*(handle.value for handle in handles))
-
-
-def _mask(case: Case, kind: str) -> Array | None:
-    """0 where a query sees a key, else -inf, for the rows of each sequence; None if all queries see all keys."""
-    import numpy as np
-
-    p = case.problem
-    lengths = p.key_counts if p.lengths == "spread" else (p.keys,)
-    if lengths == (p.keys,) and (p.mask == "none" or (p.queries == 1 and not p.window)):
-        return None
-    mask = empty((len(lengths), 1, p.group * p.queries, p.keys), kind)
-    columns = np.arange(p.keys)
-    for rows, keys in zip(mask[:, 0], lengths, strict=True):
-        of_head = rows.reshape(p.group, p.queries, p.keys)
-        for query in range(p.queries):
-            # Rows of padding see what the last query sees.
-            first, end = p.visible(min(query, p.query_count(keys) - 1), keys)
-            of_head[:, query] = np.where((columns >= first) & (columns < end), 0, -np.inf)
-    return mask

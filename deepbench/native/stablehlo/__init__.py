@@ -27,6 +27,9 @@ ELEMENTS = {
 }
 FLOATS = ("f32", "bf16", "f16")
 
+# How XLA is told that an output replaces an argument.
+ALIASED = "tf.aliasing_output = {} : i32"
+
 
 @dataclass(frozen=True)
 class Body:
@@ -86,11 +89,11 @@ class ProgramText:
     def outputs(self) -> list[str]:
         return [name for name in self.types if name in self.body.results]
 
-    def whole(self) -> str:
-        """One call."""
+    def whole(self, place: str = ALIASED) -> str:
+        """One call; `place` is the attribute of the argument that an output replaces."""
         results = ", ".join(self.body.results[name] for name in self.outputs)
         kinds = ", ".join(self.types[name] for name in self.outputs)
-        return f"{self._head()}{self._lines()}\n  return {results} : {kinds}\n}}\n"
+        return f"{self._head(place)}{self._lines()}\n  return {results} : {kinds}\n}}\n"
 
     def loop(self, turns: int) -> str:
         """So many calls, one after the other.
@@ -106,7 +109,7 @@ class ProgramText:
         values = ", ".join(["%next", *(after[name] for name in names)])
         signature = ", ".join(["tensor<i32>", *kinds])
         returned = [(f"%r#{1 + names.index(name)}", self.types[name]) for name in self.outputs]
-        return f"""{self._head("_in")}
+        return f"""{self._head(ALIASED, "_in")}
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %one = stablehlo.constant dense<1> : tensor<i32>
   %turns = stablehlo.constant dense<{turns}> : tensor<i32>
@@ -145,8 +148,8 @@ class ProgramText:
             ", ".join(["tensor<i32>"] * rank)
         }) -> {self.types[fed]}"""
 
-    def _head(self, suffix: str = "") -> str:
-        places = {name: f" {{tf.aliasing_output = {i} : i32}}" for i, name in enumerate(self.outputs)}
+    def _head(self, place: str, suffix: str = "") -> str:
+        places = {name: f" {{{place.format(i)}}}" for i, name in enumerate(self.outputs)}
         arguments = ", ".join(f"%{name}{suffix}: {kind}{places.get(name, '')}" for name, kind in self.types.items())
         kinds = ", ".join(self.types[name] for name in self.outputs)
         return f"func.func public @main({arguments}) -> ({kinds}) {{\n"

@@ -144,7 +144,7 @@ class GGML(Backend):
             raise Unsupported(
                 "ggml has formats of its own for quantized weights; choose format=q4_k, q6_k, q8_0, mxfp4"
             )
-        graph = Graph(self)
+        graph = GgmlGraph(self)
         product = graph.product(kind, (p.m, p.n, p.k), arrays["a"], arrays["b"], packed=None)
         graph.place(product, arrays["c"])
         return graph.kernel(product, arrays)
@@ -162,7 +162,7 @@ class GGML(Backend):
             raise Unsupported("ggml's products store f32; choose result=wide")
         if kind == "f16" and "fp16_va" in self.instructions:
             raise Unsupported("this build of ggml sums products of f16 in f16 on this CPU")
-        graph = Graph(self)
+        graph = GgmlGraph(self)
         product = graph.product(
             kind, (p.m, p.n, p.k), arrays["a"], arrays["b"], packed=case.settings["weights"] == "packed"
         )
@@ -218,7 +218,7 @@ class GGML(Backend):
         return found
 
 
-class Graph:
+class GgmlGraph:
     """Tensors on our arrays, and operations on them."""
 
     def __init__(self, ggml: GGML) -> None:

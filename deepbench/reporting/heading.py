@@ -65,7 +65,7 @@ def library_lines(title: str, answer: Mapping[str, Any]) -> Iterator[Line]:
     """Version and path of a library, or why it is missing and what to do."""
     if "library" in answer:
         library = answer["library"]
-        about = ", ".join(filter(None, (library["version"], threading_text(library))))
+        about = ", ".join(filter(None, (library["version"], threading_text(library), library.get("device"))))
         yield title, f"{about}  {library['path'] or ''}".strip() or str(library["name"])
     else:
         missing = answer["unavailable"]

@@ -113,7 +113,9 @@ class Plugin:
         }
         self._library = library
         if differences := self.differences():
-            raise Unavailable(f"{path} (PJRT API {self.api_version}) expects {'; '.join(differences)}", OTHER_PLUGIN)
+            raise Unavailable(
+                f"{path} (PJRT API {self.api_version}) expects {'; '.join(differences[:3])}", OTHER_PLUGIN
+            )
         self.call("Plugin_Initialize")
 
     def differences(self) -> list[str]:

@@ -71,7 +71,7 @@ class Placed:
     def tensor(self, array: Any) -> Any:
         """A tensor of the device for an array, the same one each time."""
         if id(array) not in self._pairs:
-            self._pairs[id(array)] = array, self._host_tensor(array).to(self._place)
+            self._pairs[id(array)] = array, self._host_tensor(array).to(self._place, copy=True)
         return self._pairs[id(array)][1]
 
     def load(self) -> None:

@@ -79,12 +79,14 @@ class CuBLASLt(GpuBackend):
             )  # fmt: skip
             return self.kernel([call], buffers, arrays, {}, results)
 
-        best, number = self.fastest(case, [partial(candidate, result) for result in results], buffers.load)
-        config = " ".join(f"{n}={self._config(results[number], a)}" for n, a in self.vendor.ALGORITHM_CONFIG)
+        # The bytes of an algorithm identify it for one version of the library ("cublasLtMatmulAlgo_t").
+        named = {bytes(result.algorithm).hex(): result for result in results}
+        best, name = self.fastest(case, {n: partial(candidate, result) for n, result in named.items()}, buffers.load)
+        config = " ".join(f"{n}={self._config(named[name], a)}" for n, a in self.vendor.ALGORITHM_CONFIG)
         best.notes |= {
             "implementation": self.vendor.symbol("cublasLtMatmul"),
-            "algorithm": config or f"number {number} of the heuristics",
-            "workspace_bytes": results[number].workspace,
+            "algorithm": config or f"number {list(named).index(name)} of the heuristics",
+            "workspace_bytes": named[name].workspace,
         }
         return best
 

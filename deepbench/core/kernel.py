@@ -71,10 +71,14 @@ class DeviceTimer(Protocol):
 
     def __call__(self, repeats: int) -> int: ...
 
-    def facts(self, sets: int, energy_s: float | None = None) -> dict[str, Any]:
-        """For the record: the clock, the time that the host sees, and joules per call over a window of `energy_s`.
+    def settle(self) -> None:
+        """The warm-up is over: how samples are timed must not change any more."""
 
-        One repeat is a call on each of so many `sets` of buffers.
+    def facts(self, sets: int, energy_s: float | None = None, sustained_s: float | None = None) -> dict[str, Any]:
+        """For the record: the clock, the time that the host sees, and what loads of so many seconds show.
+
+        One repeat is a call on each of so many `sets` of buffers. `energy_s` is for joules per call, `sustained_s` for
+        clock and power over time.
         """
 
 

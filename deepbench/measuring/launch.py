@@ -62,6 +62,8 @@ class Request:
     timeout_s: float
     cpus: list[int] | None = None
     """Of a pinned worker the CPUs it may use, of a pinned group one per rank. None: the affinity stays as it is."""
+    choice: str | None = None
+    """The algorithm that an earlier search chose for this case; see `choices.py`."""
 
     @property
     def op(self) -> Op:

@@ -277,6 +277,7 @@ def make_inputs(request: Request) -> Buffers:
 def prepare(request: Request, buffers: Buffers) -> Prepared:
     """A kernel for each set of buffers, with the outputs as a kernel must find them."""
     op, case, sets = request.op, request.case, buffers.sets
+    request.backend.earlier_choice = request.choice
     first = request.backend.prepare(case, sets[0])
     private = sorted(set(first.private_buffers) - set(op.weights))
     if case.settings["cache"] == "weights" and private:
@@ -349,6 +350,8 @@ class Sampling:
         before = device.conditions() if device is not None else None
         clock = _clock(prepared, prepared.timer, len(prepared.kernels))
         sampler = Sampler(clock, request.sampling_rules, first.sample, prepared.loop, first.is_typical)
+        if device is not None:
+            prepared.timer.settle()
         return cls(sampler, request, prepared, before, first.others)
 
     def end(self, rivals_s: float = 0.0) -> Timing:
@@ -357,7 +360,7 @@ class Sampling:
         measurement, count = self.sampler.measurement(), len(self.prepared.kernels)
         self.others.complete()
         measurement["other_cpus"] = self.others.cpus(rivals_s)
-        facts = {} if device is None else self.prepared.timer.facts(count, rules.energy_s)
+        facts = {} if device is None else self.prepared.timer.facts(count, rules.energy_s, rules.sustained_s)
         # The timer of a device makes further calls, and so does the step that measures energy.
         is_counted = device is None and rules.energy_s is None
         calls = ((measurement["warm_up_calls"] or 0) + self.sampler.calls) // count if is_counted else None

@@ -142,6 +142,7 @@ cusparseLtStructuredDescriptorInit    ppllliiii              handle matrix rows 
 cusparseLtMatmulDescriptorInit        ppiippppi              handle description a_t b_t a b c d compute
 cusparseLtMatmulAlgSelectionInit      pppi                   handle selection description algorithm
 cusparseLtGetErrorString              i                      status
+cusparseLtMatmulAlgSetAttribute       ppipl                  handle selection attribute value bytes
 cusparseLtMatmulAlgGetAttribute       ppipl                  handle selection attribute value bytes
 cusparseLtMatmulPlanInit              pppp                   handle plan description selection
 cusparseLtMatmulGetWorkspace          ppp                    handle plan bytes

@@ -213,13 +213,16 @@ class LoadReadings:
         self._watts: list[float] = []
         self._limits: set[str] = set()
         self._count = 0
+        self.last: tuple[float | None, float | None] = (None, None)
+        """Clock and power of the last reading."""
 
     def add(self, sensors: Sensors) -> None:
         """Read clock, limits and power."""
         self._count += 1
-        if (clock := sensors.clock_mhz("now")) is not None:
+        self.last = clock, watts = sensors.clock_mhz("now"), sensors.watts()
+        if clock is not None:
             self._clocks.append(clock)
-        if (watts := sensors.watts()) is not None:
+        if watts is not None:
             self._watts.append(watts)
         self._limits.update(sensors.limited_by() or ())
 

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 )
 @click.option("--rounds", metavar="N", help="Exactly N processes per case.")
 @click.option("--energy", is_flag=True, help="Energy per call, where the CPU or the device counts it (2 s more each).")
-@click.option("--sustained", is_flag=True, help="Load a GPU with each case for 3 s more: its time, clock and power then.")
+@click.option(
+    "--sustained", is_flag=True, help="Load a GPU with each case for 3 s more: its time, clock and power then."
+)
 @click.option("--search-again", is_flag=True, help="Let libraries of GPUs choose their algorithms anew.")
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one per line; ranks are spread evenly over them.")
 @click.option(

@@ -324,9 +324,16 @@ class Session:
                 self._keep_limit(line)
 
     def unavailable(self, case: Case, number: int) -> Record | None:
-        """The record of a case whose library is not here; None for all others, which must be measured."""
+        """The record of a case whose library or GPUs are not here; None for all others, which must be measured."""
         if case.backend in self._unavailable:
             return make_record(case, number, "unavailable", self._unavailable[case.backend])
+        facts: Mapping[str, Any] = self.file.header["libraries"].get(case.backend, {}).get("library") or {}
+        card = facts.get("card")
+        cards = card.get("cards") if isinstance(card, dict) else None
+        if case.operation.is_group and not self.hosts and isinstance(cards, int) and case.problem.ranks > cards:
+            # The same words for every number of ranks: tables print equal reasons once.
+            reason = f"each rank needs a GPU of its own, and this machine has {cards} GPU{'s' * (cards != 1)}"
+            return make_record(case, number, "unsupported", reason)
         return None
 
     def finish(self, case: Case, record: Record) -> Record:

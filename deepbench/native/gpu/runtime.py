@@ -64,7 +64,12 @@ class Runtime:
         self.count = count.value
         if self.number >= self.count:
             raise Unsupported(f"GPU number {self.number + 1} is needed, this process may use {self.count}")
-        self.activate()
+        if status := self.function("cudaSetDevice")(self.number):
+            raise Unavailable(
+                f"the {vendor.maker} GPU cannot be used: {self.status_text('cudaSetDevice', status)}",
+                "end other programs that use it: in exclusive mode it takes one process at a time",
+            )
+        Runtime._current = self
 
     def activate(self) -> None:
         """Make this GPU the current device."""

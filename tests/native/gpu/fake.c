@@ -1,8 +1,10 @@
 /* Runtime, driver, NVML, AMD SMI, BLAS and BLASLt of the fake GPU. See fake.h. */
 #include "fake.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdarg.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -149,7 +151,21 @@ int cuStreamWaitValue32_v2(void *s, uint64_t address, uint32_t value, unsigned f
 
 static int cards(void) { const char *text = getenv("FAKE_GPU_CARDS"); return text ? atoi(text) : 1; }
 int RT(GetDeviceCount)(int *count) { *count = cards(); return fails(__func__); }
-int RT(SetDevice)(int device) { return device < 0 || device >= cards(); }
+/* FAKE_GPU_EXCLUSIVE=FILE: as in exclusive mode, one process at a time has the GPU; FILE is locked meanwhile. */
+static int is_busy(void)
+{
+    static int lock = -1;
+    const char *path = getenv("FAKE_GPU_EXCLUSIVE");
+    if (!path || lock >= 0)
+        return 0;
+    lock = open(path, O_RDWR | O_CREAT, 0600);
+    if (lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB))
+        return 0;
+    close(lock);
+    lock = -1;
+    return 1;
+}
+int RT(SetDevice)(int device) { return is_busy() ? 46 : device < 0 || device >= cards(); }
 const char *RT(GetErrorString)(int status) { return status == 100 ? "no device is detected" : "an error of the fake"; }
 int RT(GetLastError)(void) { return 0; }
 #ifdef HIP
@@ -504,7 +520,11 @@ int BLAS(GemmEx, )(void *h, int a_t, int b_t, int m, int n, int k, const void *a
     return 0;
 }
 
-/* ---- BLASLt: three algorithms; the second is the fastest, the third always fails */
+/* ---- BLASLt: three algorithms; the second is the fastest (FAKE_GPU_BEST: the first), the third
+ * always fails (FAKE_GPU_REFUSED: this one) */
+static int refused_one(void) { const char *text = getenv("FAKE_GPU_REFUSED"); return text ? atoi(text) : 3; }
+static int slow_one(void) { return getenv("FAKE_GPU_BEST") ? 2 : 1; }
+static int lt_version(void) { const char *text = getenv("FAKE_GPU_LT_VERSION"); return text ? atoi(text) : 130100; }
 
 struct description { int compute, scale, a_t, b_t; };
 struct layout { int type; int64_t rows, columns, ld; };
@@ -518,9 +538,9 @@ struct result {
 
 int LT(Create)(void **created) { *created = &handle; return 0; }
 #ifdef HIP
-int LT(GetVersion)(void *h, int *version) { *version = 100000; return 0; }
+int LT(GetVersion)(void *h, int *version) { *version = lt_version(); return 0; }
 #else
-size_t LT(GetVersion)(void) { return 130100; }
+size_t LT(GetVersion)(void) { return lt_version(); }
 #endif
 int LT(MatmulDescCreate)(void **created, int compute, int scale)
 {
@@ -576,14 +596,14 @@ int LT(Matmul)(void *h, struct description *d, const void *alpha, const void *a,
     struct result *algorithm, void *workspace, size_t workspace_bytes, void *s)
 {
     MAY_FAIL();
-    if (algorithm->algorithm.id == 3 || c != out || s != &stream)
+    if (algorithm->algorithm.id == refused_one() || c != out || s != &stream)
         return BLAS_NOT_SUPPORTED;
     int64_t m = ol->rows, n = ol->columns, k = d->a_t ? al->rows : al->columns;
     logged("Matmul %d %d %lld %lld %lld lda=%lld types=%d,%d,%d compute=%d scale=%d algorithm=%d", d->a_t, d->b_t,
         (long long)m, (long long)n, (long long)k, (long long)al->ld, al->type, bl->type, cl->type, d->compute, d->scale,
         algorithm->algorithm.id);
     struct gemm g = {d->a_t, d->b_t, al->type, bl->type, cl->type, d->compute, m, n, k, al->ld, bl->ld, cl->ld,
-        scalar(alpha, d->compute), scalar(beta, d->compute), algorithm->algorithm.id == 1 ? 3e-3 : 0, a, b, out};
+        scalar(alpha, d->compute), scalar(beta, d->compute), algorithm->algorithm.id == slow_one() ? 3e-3 : 0, a, b, out};
     submit(gemm, &g, sizeof g);
     return 0;
 }

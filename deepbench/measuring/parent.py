@@ -131,8 +131,9 @@ def open_backends(
 ) -> dict[str, dict[str, Any]]:
     """The same for several libraries, each in a process of its own, several at once but for those of GPUs.
 
-    A GPU in exclusive mode refuses a second process, so its libraries are opened one after the other. There are no threads: they would make Ctrl-C wait for the slowest library. `variables` are set in the environment of
-    these processes; an empty value removes one. They run `module`.
+    A GPU in exclusive mode refuses a second process, so its libraries are opened one after the other. There are no
+    threads: they would make Ctrl-C wait for the slowest library. `variables` are set in the environment of these
+    processes; an empty value removes one. They run `module`.
     """
     inherited, most = launch.with_variables(os.environ, variables or {}), (os.cpu_count() or 1) + MORE_THAN_CPUS
     waiting, answers = list(reversed(dict.fromkeys(names))), dict[str, dict[str, Any]]()

@@ -12,9 +12,9 @@ from deepbench.core import units
 from deepbench.judge.limits import UNKNOWN, Limits
 from deepbench.reporting import answers
 from deepbench.reporting.cases import (
+    COLD,
     INTERVAL,
     INTERVAL_OF_ONE,
-    COLD,
     SUSTAINED,
     UNDER_LOAD,
     LibraryRanking,

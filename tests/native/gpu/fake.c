@@ -64,6 +64,14 @@ double slowness(void)
     return text ? atof(text) : 0;
 }
 
+/* FAKE_GPU_POWER_CAP=SECONDS: after so much work the clock falls, and graphs take twice as long. */
+static double worked;
+static int is_capped(void)
+{
+    const char *text = getenv("FAKE_GPU_POWER_CAP");
+    return text && worked > atof(text);
+}
+
 double slow(void) { return getenv("FAKE_GPU_EVEN") ? 0 : 3e-4; }
 
 /* ---- the stream */
@@ -305,8 +313,12 @@ int RT(GraphExecDestroy)(void *executable) { return 0; }
 static void run_graph(void *arguments)
 {
     struct queue *graph = *(struct queue **)arguments;
+    double start = gpu_now();
     for (struct task *task = graph->first; task; task = task->next)
         task->function(task->arguments);
+    if (is_capped())
+        spin(gpu_now() - start);
+    worked += gpu_now() - start;
 }
 
 int RT(GraphLaunch)(void *executable, void *s)
@@ -346,7 +358,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device)
     *device = &stream;
     return strcmp(bus, "0000:3B:00.0") != 0;
 }
-int nvmlDeviceGetClockInfo(void *device, int kind, unsigned *mhz) { *mhz = kind == 1 ? 900 : 2000; return 0; }
+int nvmlDeviceGetClockInfo(void *device, int kind, unsigned *mhz) { *mhz = kind == 1 ? is_capped() ? 700 : 900 : 2000; return 0; }
 int nvmlDeviceGetMaxClockInfo(void *device, int kind, unsigned *mhz) { *mhz = 1000; return 0; }
 int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { *milliwatts = 250000; return 0; }
 int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius) { *celsius = 40; return 0; }
@@ -384,7 +396,7 @@ int amdsmi_init(uint64_t flags) { return flags == 2 ? fails(__func__) : 1; }
 int amdsmi_get_processor_handle_from_bdf(uint64_t bus, void **device) { *device = &stream; return bus != 0x3B << 8; }
 int amdsmi_get_clock_info(void *device, int kind, unsigned *clocks)
 {
-    clocks[0] = kind ? 2000 : 900, clocks[1] = 500, clocks[2] = 1000;
+    clocks[0] = kind ? 2000 : is_capped() ? 700 : 900, clocks[1] = 500, clocks[2] = 1000;
     return kind != 0 && kind != 4;
 }
 int amdsmi_get_power_info(void *device, unsigned *power)

@@ -35,7 +35,6 @@ def algorithms(records):
     return {r["notes"]["algorithm"] for r in records}
 
 
-@pytest.mark.costly  # three runs
 def test_later_rounds_and_runs_use_the_choice_of_the_first_search(run):
     """The fake's second algorithm is the fastest; with FAKE_GPU_BEST another search would choose the first."""
     first = run(CASE, "--rounds", "2")
@@ -121,7 +120,7 @@ def test_every_search_can_be_left_out(gpu, case):
     assert "search_s" not in second["notes"]
 
 
-def test_cuSPARSELt_searches_again_where_the_choice_is_refused(gpu):  # noqa: N802
+def test_cuSPARSELt_searches_again_where_the_choice_is_refused(gpu):
     case = "sparse_gemm m=32 n=8 k=32 sparsity=50 structure=2_4 forward f16 cusparselt threads=1 result=narrow"
     for choice in ("id=99 split_k=1 split_k_mode=0 split_k_buffers=0", "id=7"):
         (record,) = measure_heat([Rival(parse_case(case), choice=choice)], 1, QUICK, 60.0)

@@ -104,6 +104,7 @@ NVIDIA_ENUMS = {
     "GEMM_DEFAULT": ("nvmath.bindings.cublas", "GemmAlgo", "DEFAULT"),
     "DESC_TRANSA": ("nvmath.bindings.cublasLt", "MatmulDescAttribute", "TRANSA"),
     "DESC_TRANSB": ("nvmath.bindings.cublasLt", "MatmulDescAttribute", "TRANSB"),
+    "DESC_FAST_SUMS": ("nvmath.bindings.cublasLt", "MatmulDescAttribute", "FAST_ACCUM"),
     "PREF_MAX_WORKSPACE": ("nvmath.bindings.cublasLt", "MatmulPreferenceAttribute", "MAX_WORKSPACE_BYTES"),
     "ORDER_COLUMN": ("nvmath.bindings.cusparse", "Order", "COL"),
     "ORDER_ROW": ("nvmath.bindings.cusparse", "Order", "ROW"),

@@ -25,7 +25,7 @@ class VendorLibrary:
 
 def _nvidia(title: str, variable: str, file: str, folder: str, before: tuple[str, ...] = ()) -> VendorLibrary:
     """A library from PyPI's wheels for CUDA 13 and 12, a CUDA toolkit or conda."""
-    patterns = (f"nvidia/cu13/lib/{file}", f"nvidia/{folder}/lib/{file}", file)
+    patterns = (f"nvidia/cu[0-9]*/lib/{file}", f"nvidia/{folder}/lib/{file}", file)
     return VendorLibrary(title, variable, patterns, before)
 
 
@@ -105,6 +105,8 @@ class Cuda:
 
     # cublasLt.h
     DESC_TRANSA, DESC_TRANSB = 3, 4
+    DESC_FAST_SUMS: ClassVar[int | None] = 25
+    """CUBLASLT_MATMUL_DESC_FAST_ACCUM, an int8_t: sums of 8-bit floats stay in the matrix units."""
     PREF_MAX_WORKSPACE = 1
     PREF_REDUCTIONS: ClassVar[tuple[int, int] | None] = (3, 2)
     """The attribute for reduction schemes, and its value COMPUTE_TYPE: keep partial sums in the compute type."""
@@ -190,6 +192,7 @@ class Hip(Cuda):
     MATH_FULL_SUMS = None
 
     DESC_TRANSA, DESC_TRANSB = 0, 1
+    DESC_FAST_SUMS = None
     PREF_REDUCTIONS = None
     ALGORITHM_BYTES = 24
     ALGORITHM_CONFIG = ()

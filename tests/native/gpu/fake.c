@@ -538,7 +538,8 @@ static int refused_one(void) { const char *text = getenv("FAKE_GPU_REFUSED"); re
 static int slow_one(void) { return getenv("FAKE_GPU_BEST") ? 2 : 1; }
 static int lt_version(void) { const char *text = getenv("FAKE_GPU_LT_VERSION"); return text ? atoi(text) : 130100; }
 
-struct description { int compute, scale, a_t, b_t; };
+struct description { int compute, scale, a_t, b_t, fast; };
+enum { DESC_FAST = 25 };
 struct layout { int type; int64_t rows, columns, ld; };
 struct result {
     union { uint64_t words[ALGO_BYTES / 8]; int id; } algorithm;
@@ -556,13 +557,15 @@ size_t LT(GetVersion)(void) { return lt_version(); }
 #endif
 int LT(MatmulDescCreate)(void **created, int compute, int scale)
 {
-    struct description d = {compute, scale, 0, 0};
+    struct description d = {compute, scale, 0, 0, 0};
     *created = memcpy(malloc(sizeof d), &d, sizeof d);
     return 0;
 }
 int LT(MatmulDescSetAttribute)(void *description, int attribute, const int *value, size_t bytes)
 {
     struct description *d = description;
+    if (attribute == DESC_FAST)
+        return !(bytes == 1 && (d->fast = *(const char *)value) == 1);
     *(attribute == DESC_A ? &d->a_t : &d->b_t) = *value == OP_T;
     return (attribute != DESC_A && attribute != DESC_B) || bytes != 4;
 }
@@ -611,9 +614,9 @@ int LT(Matmul)(void *h, struct description *d, const void *alpha, const void *a,
     if (algorithm->algorithm.id == refused_one() || c != out || s != &stream)
         return BLAS_NOT_SUPPORTED;
     int64_t m = ol->rows, n = ol->columns, k = d->a_t ? al->rows : al->columns;
-    logged("Matmul %d %d %lld %lld %lld lda=%lld types=%d,%d,%d compute=%d scale=%d algorithm=%d", d->a_t, d->b_t,
+    logged("Matmul %d %d %lld %lld %lld lda=%lld types=%d,%d,%d compute=%d scale=%d algorithm=%d fast=%d", d->a_t, d->b_t,
         (long long)m, (long long)n, (long long)k, (long long)al->ld, al->type, bl->type, cl->type, d->compute, d->scale,
-        algorithm->algorithm.id);
+        algorithm->algorithm.id, d->fast);
     struct gemm g = {d->a_t, d->b_t, al->type, bl->type, cl->type, d->compute, m, n, k, al->ld, bl->ld, cl->ld,
         scalar(alpha, d->compute), scalar(beta, d->compute), algorithm->algorithm.id == slow_one() ? 3e-3 : 0, a, b, out};
     submit(gemm, &g, sizeof g);

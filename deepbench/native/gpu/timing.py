@@ -212,6 +212,9 @@ class EventTimer:
             samples.append(float(f"{(perf_counter_ns() - before) / 1e9 / sets:.7g}"))
         return samples
 
+    def _energy_mj(self) -> float | None:
+        return None if self._sensors is None else self._sensors.energy_mj()
+
     def _hold(self, sets: int, window_s: float) -> Load:
         """Load the GPU with calls for so many seconds, without a longer pause than a launch."""
         self._is_settled, self._settled = False, None  # so many calls may need another clock
@@ -219,7 +222,7 @@ class EventTimer:
         repeats = max(1, round(at_once / self._calls))
         self(repeats)  # captures the graph before the window starts
         self._load, slices, calls = telemetry.LoadReadings(), list[dict[str, Any]](), 0
-        before, start = self._sensors and self._sensors.energy_mj(), perf_counter()
+        before, start = self._energy_mj(), perf_counter()
         while not slices or perf_counter() - start < window_s:
             self._load.last, self._next_reading = (None, None), 0.0  # once in each slice
             call_s = self(repeats) / 1e9 / repeats / sets
@@ -227,7 +230,7 @@ class EventTimer:
             clock, watts = self._load.last
             at_s = round(perf_counter() - start, 4)
             slices.append({"at_s": at_s, "call_s": float(f"{call_s:.7g}"), "clock_mhz": clock, "watts": watts})
-        seconds, after = perf_counter() - start, self._sensors and self._sensors.energy_mj()
+        seconds, after = perf_counter() - start, self._energy_mj()
         joules = None if before is None or after is None else (after - before) / 1e3
         return Load(joules, calls, seconds, slices, self._load.facts())
 

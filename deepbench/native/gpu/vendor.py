@@ -89,6 +89,8 @@ class Cuda:
     TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
     STREAM_NON_BLOCKING, HOST_MAPPED, CAPTURE_RELAXED = 1, 2, 2
     WAIT_VALUE_GEQ = 0
+    SIGNAL_MEMORY: ClassVar[int | None] = None
+    """The flag of memory that a stream may wait for, where host memory will not do."""
     WAIT_MASK: ClassVar[tuple[int, ...]] = ()
     """Further arguments of the function that waits for a value."""
     CLOCK_KHZ, PROCESSORS = 13, 16
@@ -180,6 +182,7 @@ class Hip(Cuda):
     OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {"cuStreamWaitValue32_v2": "ppiii", "cublasLtGetVersion": "pp"}
     MISSING = ("cublasLtMatmulAlgoConfigGetAttribute", "cusparseLtGetErrorString")
     WAIT_MASK = (-1,)
+    SIGNAL_MEMORY = 2  # hipMallocSignalMemory
 
     CLOCK_KHZ, PROCESSORS = 5, 63
     MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS = 60, 59

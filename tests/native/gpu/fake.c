@@ -141,9 +141,19 @@ static void wait_for(void *arguments)
 }
 
 #ifdef HIP
+/* Without signal memory, streams wait for host memory; with it, for nothing else. */
+static void *signal_memory;
+int hipExtMallocWithFlags(void **address, size_t bytes, unsigned flags)
+{
+    MAY_FAIL();
+    *address = signal_memory = calloc(1, bytes);
+    return bytes != 8 || flags != 2;
+}
 int hipStreamWaitValue32(void *s, void *address, uint32_t value, unsigned flags, uint32_t mask)
 {
-    if (mask != 0xFFFFFFFF)
+    if (mask != 0xFFFFFFFF || address < signal_memory || (signal_memory && address != signal_memory))
+        return 1;
+    if (!signal_memory && !fails("hipExtMallocWithFlags"))
         return 1;
 #else
 int cuStreamWaitValue32_v2(void *s, uint64_t address, uint32_t value, unsigned flags)

@@ -47,15 +47,18 @@ class CuBLASLt(GpuBackend):
             return version_text(self.number("cublasLtGetVersion", self.handle))
         return version_text(self.gpu.function("cublasLtGetVersion")())
 
-    @kernel("gemm", precisions=("f32", "tf32", "bf16", "f16", "f16f16", "i8", "f8e4m3", "f8e5m2"),
-            rare_settings=("accumulate",))  # fmt: skip
+    @kernel(
+        "gemm",
+        precisions=("f32", "tf32", "bf16", "f16", "f16f16", "i8", "f8e4m3", "f8e5m2"),
+        rare_settings=("accumulate",),
+    )
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
         p, gpu = case.problem, self.gpu
         packed = case.settings["weights"] == "packed"
         if packed and p.a_t:
             raise Unsupported(f"A is transposed already, which is {self.title}'s packed order; choose weights=plain")
-        fast = case.settings["accumulate"] == "fast"
-        if fast and self.vendor.DESC_FAST_SUMS is None:
+        fast_sums = self.vendor.DESC_FAST_SUMS if case.settings["accumulate"] == "fast" else None
+        if fast_sums is None and case.settings["accumulate"] == "fast":
             raise Unsupported(f"{self.title} has no faster sums; choose accumulate=full")
         leading = dict.fromkeys("ab", EIGHT_BIT.get(case.precision.name, 1))
         buffers = self.buffers(case, arrays, leading, {"a": lambda a: a.T} if packed else None)
@@ -64,9 +67,8 @@ class CuBLASLt(GpuBackend):
         description = self.create("cublasLtMatmulDescCreate", compute, gpu.data_type(scalar_type))
         for attribute, flag in ((self.vendor.DESC_TRANSA, a_t), (self.vendor.DESC_TRANSB, p.b_t)):
             self._set("cublasLtMatmulDescSetAttribute", description, attribute, transposed(self.vendor, flag))
-        if fast:
-            attribute = self.vendor.DESC_FAST_SUMS
-            self._set("cublasLtMatmulDescSetAttribute", description, attribute, 1, ctypes.c_int8)
+        if fast_sums is not None:
+            self._set("cublasLtMatmulDescSetAttribute", description, fast_sums, 1, ctypes.c_int8)
         shapes = {"a": (p.k, p.m) if a_t else (p.m, p.k), "b": (p.n, p.k) if p.b_t else (p.k, p.n), "c": (p.m, p.n)}
         types = types_of(arrays)
         layouts = {

@@ -221,7 +221,7 @@ def estimate_device_time(times_s: Sequence[float], undisturbed_fractions: Sequen
     Student's t on logarithms, widened because a median varies more than a mean.
     """
     n, logs = len(times_s), list(map(math.log, times_s))
-    time = math.exp(median(logs))
+    time = math.exp(median(logs)) if n > 1 else times_s[0]
     low = high = None
     if n > 1:
         half_width = t_critical(n - 1) * MEDIAN_OVER_MEAN * stdev(logs) / math.sqrt(n)

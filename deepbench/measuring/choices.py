@@ -42,7 +42,7 @@ def choice_in(notes: Mapping[str, Any]) -> str | None:
     return choice if isinstance(choice, str) and 0 < len(choice) <= LONGEST else None
 
 
-class Choices:
+class ChosenAlgorithms:
     """The choices for the cases of one result file."""
 
     def __init__(self, file: ResultFile, environment: Mapping[str, str], inherited: Mapping[str, str]) -> None:

@@ -79,7 +79,13 @@ def measure_heat(
         # Slices of groups are longer, and as many of them are wanted.
         most_s = max(rules.most_s, rules.least_slices * _slice_s(part[0].case)) if len(part) > 1 else rules.most_s
         its_rules = replace(rules, most_s=most_s)
-        requests = [launch.Request(r.case, round_number, its_rules, timeout_s, choice=r.choice) for r in part]
+        devices = [r.case.library.device for r in part]
+        requests = [
+            launch.Request(
+                r.case, round_number, its_rules, timeout_s, choice=r.choice, rivals=devices.count(device) - 1
+            )
+            for r, device in zip(part, devices, strict=True)
+        ]
         heat = _Heat(requests, part, hosts)
         measured = heat.run()
         if len(part) > 1:
@@ -87,7 +93,7 @@ def measure_heat(
             for i, record in enumerate(measured):
                 is_refused = record["status"] == "unavailable" and record["device"] != "cpu"
                 if record["status"] == "out_of_memory" or is_refused:
-                    measured[i] = _Heat(heat.requests[i : i + 1], part[i : i + 1], hosts).run()[0]
+                    measured[i] = _Heat([replace(heat.requests[i], rivals=0)], part[i : i + 1], hosts).run()[0]
         records += measured
     return records
 

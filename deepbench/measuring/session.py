@@ -29,7 +29,7 @@ from deepbench.judge import limits
 from deepbench.machine import describe
 from deepbench.machine.system import require_linux
 from deepbench.measuring import cold, launch, probes
-from deepbench.measuring.choices import Choices
+from deepbench.measuring.choices import ChosenAlgorithms
 from deepbench.measuring.heat import Rival, measure_case, measure_heat
 from deepbench.measuring.parent import open_backends
 from deepbench.measuring.trust import ranks_of, require_hosts, require_ranks
@@ -148,7 +148,7 @@ class Session:
             **(launch.KEEPS_MEMORY if mode and mode.keeps_memory else {}),
             **(environment or {}),
         }
-        self._choices = Choices(file, self.environment, os.environ)
+        self._choices = ChosenAlgorithms(file, self.environment, os.environ)
 
     # ---- create and resume
 

@@ -347,7 +347,7 @@ class Sampling:
         """Warm up all kernels in turn."""
         device = prepared.device
         _reset(request, buffers.sets, prepared.kernels)
-        before = device.conditions() if device is not None else None
+        before = conditions(device, request.rivals) if device is not None else None
         clock = _clock(prepared, prepared.timer, len(prepared.kernels))
         sampler = Sampler(clock, request.sampling_rules, first.sample, prepared.loop, first.is_typical)
         if device is not None:
@@ -365,7 +365,7 @@ class Sampling:
         is_counted = device is None and rules.energy_s is None
         calls = ((measurement["warm_up_calls"] or 0) + self.sampler.calls) // count if is_counted else None
         valid = (op.is_idempotent(case) and self.prepared.kernels[0].repeats) or calls == 1
-        timing = timing_of(measurement, device, self.before, facts)
+        timing = timing_of(measurement, device, self.before, facts, self.request.rivals)
         return replace(timing, outputs_are_valid=valid, calls=calls, spent_s=self.sampler.spent_s)
 
 
@@ -374,16 +374,25 @@ def timing_of(
     device: Device | None,
     before: dict[str, Any] | None,
     facts: dict[str, Any],
+    rivals: int = 0,
 ) -> Timing:
     """A measurement; on a device with its conditions before and after, and the facts of its timer."""
     if device is None:
         return Timing(measurement)
-    seen = {"before": before, "after": device.conditions(), **facts}
+    seen = {"before": before, "after": conditions(device, rivals), **facts}
     measurement["device"] = cast(records.DeviceMeasurement, seen)
     return Timing(
         measurement,
         warnings=[RecordWarning(code=code, text=text) for code, text in device.warnings(seen)],
     )
+
+
+def conditions(device: Device, rivals: int) -> dict[str, Any] | None:
+    """Those of a device, without rivals of the same heat among the other processes."""
+    found = device.conditions()
+    if found is not None and found.get("other_processes"):
+        found["other_processes"] = max(0, found["other_processes"] - rivals)
+    return found
 
 
 def measure_energy(prepared: Prepared, timing: Timing, window_s: float) -> records.CpuEnergy:

@@ -342,9 +342,9 @@ class LoadSlice(TypedDict):
     call_s: SampleSeconds
     """[s] time per call in it"""
     clock_mhz: NotRequired[NotNegative | None]
-    """[MHz] clock of the multiprocessors while it ran; null if it cannot be read"""
+    """[MHz] clock of the multiprocessors; null if it cannot be read"""
     watts: NotRequired[NotNegative | None]
-    """[W] power of the board while it ran; null if it cannot be read"""
+    """[W] power of the board; null if it cannot be read"""
 
 
 class SustainedLoad(TypedDict):

@@ -215,7 +215,7 @@ class EventTimer:
     def _energy_mj(self) -> float | None:
         return None if self._sensors is None else self._sensors.energy_mj()
 
-    def _hold(self, sets: int, window_s: float) -> Load:
+    def _hold(self, sets: int, window_s: float) -> HeldLoad:
         """Load the GPU with calls for so many seconds, without a longer pause than a launch."""
         self._is_settled, self._settled = False, None  # so many calls may need another clock
         at_once = min(SLICE_S / max(self._call_s or SLICE_S, 1e-7), MOST_SLICE_CALLS)
@@ -232,11 +232,11 @@ class EventTimer:
             slices.append({"at_s": at_s, "call_s": float(f"{call_s:.7g}"), "clock_mhz": clock, "watts": watts})
         seconds, after = perf_counter() - start, self._energy_mj()
         joules = None if before is None or after is None else (after - before) / 1e3
-        return Load(joules, calls, seconds, slices, self._load.facts())
+        return HeldLoad(joules, calls, seconds, slices, self._load.facts())
 
 
 @dataclass(frozen=True)
-class Load:
+class HeldLoad:
     """What some seconds of calls without a pause have shown."""
 
     joules: float | None

@@ -6,14 +6,17 @@ from statistics import median
 import pytest
 
 from deepbench.core import stats
+from deepbench.core.case import parse_case
 from deepbench.judge import compare
 from deepbench.judge.limits import Limits
+from deepbench.measuring.heat import Rival, measure_heat
 from deepbench.measuring.parent import open_backends
 from deepbench.plan.modes import Rules
 from deepbench.reporting.sections import sections
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
 from tests.help import samples
+from tests.native.gpu.conftest import QUICK
 from tests.native.gpu.test_gpu_faults import CASE, SMALL, device_of
 
 SUSTAINED = Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.005, sustained_s=0.5)
@@ -29,11 +32,12 @@ def test_a_long_load_keeps_clock_power_and_time_of_each_slice(gpu, backend):
     assert 0.5 <= load["window_s"] < 2.5
     assert len(load["slices"]) >= 5
     assert 900 == load["slices"][0]["clock_mhz"]
-    assert 700 == load["slices"][-1]["clock_mhz"] == load["clock_mhz"]
+    assert 700 == load["slices"][-1]["clock_mhz"]
     assert {250.0} == {s["watts"] for s in load["slices"]}
     assert sorted(s["at_s"] for s in load["slices"]) == [s["at_s"] for s in load["slices"]]
     late = load["slices"][len(load["slices"]) // 2 :]
     assert median(s["call_s"] for s in late) == load["call_s"]
+    assert median(s["clock_mhz"] for s in late) == load["clock_mhz"] < 900
     assert load["call_s"] > 1.5 * min(record["measurement"]["samples_s"])
     assert "energy" not in device
 
@@ -46,7 +50,7 @@ def test_one_load_serves_energy_and_time(gpu):
 
 
 def test_the_table_has_the_time_under_load_next_to_the_short_one(gpu, monkeypatch):
-    record = gpu(SMALL, SUSTAINED, FAKE_GPU_REASONS="0x4", FAKE_GPU_POWER_CAP="0.1")
+    record = gpu(SMALL, SUSTAINED, FAKE_GPU_REASONS="0x4", FAKE_GPU_POWER_CAP="0.0001")
     (summary,) = found = summarize([record])
     text = str(sections(found, Limits()))
 
@@ -168,3 +172,51 @@ def test_collectives_on_one_gpu_are_one_line(gpu, deepbench, tmp_path):
     assert "NCCL unsupported: each rank needs a GPU of its own, and this machine has 1 GPU (4 cases)" in lines
     assert len(lines) <= 2  # the other one is the summary
     assert "rank " not in (tmp_path / "log").read_text()
+
+
+def test_rivals_of_a_heat_are_no_other_programs(gpu, monkeypatch):
+    """The driver counts the process of a rival, which is stopped meanwhile."""
+    monkeypatch.setenv("FAKE_GPU_OTHERS", "1")
+    alone = gpu(CASE)
+    both = measure_heat(
+        [Rival(parse_case(CASE)), Rival(parse_case(CASE.replace("cublas", "cublaslt")))], 1, QUICK, 60.0
+    )
+
+    assert "shared_card" in [w["code"] for w in alone["warnings"]]
+    assert ["ok", "ok"] == [r["status"] for r in both]
+    assert [] == [w for r in both for w in r["warnings"] if w["code"] == "shared_card"]
+
+
+# ---- hot and cold
+
+
+def test_hot_and_cold_times_stand_next_to_each_other(gpu, deepbench):
+    words = ("gemm m=32 n=8 k=32", "--device", "cuda", "--backend", "cublas", "--set", "cache=hot,cold", "--quick")
+    done = deepbench("run", *words, "-o", "out.jsonl", FAKE_GPU_MEMORY=str(80 * 2**20))
+    assert 0 == done.returncode, done.stderr
+    full = deepbench("show", "out.jsonl", "--full").stdout
+
+    assert "cold: the same with buffers that take turns" in done.stdout
+    for text in (done.stdout, full):
+        head = next(line for line in text.splitlines() if " cold " in f"{line} ")
+        assert head.index("time") < head.index("cold")
+
+
+# ---- 8-bit suites
+
+
+def test_8_bit_rows_of_a_suite_say_what_is_required_or_run_packed(gpu, deepbench):
+    """Rows of `deepbench/server` have A as stored. The smallest ones of both kinds."""
+    lines = deepbench("list", "deepbench/server", "--op", "gemm", "--device", "cuda", "--precision", "f8e4m3,i8",
+                      "--backend", "cublaslt", "--set", "weights=plain,packed").stdout.splitlines()  # fmt: skip
+    cases = [parse_case(line) for line in lines if line.startswith("gemm ")]
+    assert len(cases) >= 200
+    divisible = [c for c in cases if c.problem.m % 16 == c.problem.k % 16 == 0 and not c.problem.a_t]
+    assert len(divisible) >= 100
+    shape = min((c.problem for c in divisible), key=lambda p: (p.m * p.n * p.k, p.m))
+    small = f"gemm m={shape.m % 64 + 16} n={min(shape.n, 4)} k={shape.k % 64 + 16} forward"
+    plain, packed = (gpu(f"{small} f8e4m3 cublaslt threads=1 {s}") for s in ("", "weights=packed"))
+
+    assert "unsupported" == plain["status"]
+    assert plain["reason"].endswith("a_t=1 (or weights=packed), b_t=0, and m and k that are multiples of 16")
+    assert "ok" == packed["status"], packed["reason"]

@@ -256,7 +256,7 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
         bound_s = min([*(stats.lower_quartile(m["samples_s"]) for m in disturbed), *(n.time_s for n in numbers)])
         return stats.Estimate(bound_s, None, None, len(measured), fraction, disturbed=True), False
     used = [process_number(r["measurement"]) for r in clean if r["measurement"]]
-    of_processes = stats.estimate_time if clean[0]["device"] == "cpu" else stats.estimate_device_time
+    of_processes = stats.estimate_time if clean[0].get("device", "cpu") == "cpu" else stats.estimate_device_time
     time = of_processes([n.time_s for n in used], [n.undisturbed_fraction for n in used])
     time = replace(time, undisturbed_fraction=fraction)
     only = clean[0]["measurement"]

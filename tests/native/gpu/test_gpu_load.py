@@ -30,7 +30,7 @@ def test_a_long_load_keeps_clock_power_and_time_of_each_slice(gpu, backend):
     load = device["sustained"]
 
     assert 0.5 <= load["window_s"] < 2.5
-    assert len(load["slices"]) >= 5
+    assert len(load["slices"]) >= 3
     assert 900 == load["slices"][0]["clock_mhz"]
     assert 700 == load["slices"][-1]["clock_mhz"]
     assert {250.0} == {s["watts"] for s in load["slices"]}

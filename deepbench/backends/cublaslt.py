@@ -20,6 +20,12 @@ from deepbench.native.library import version_text
 
 # How many algorithms to ask for. In our tests the fastest one was always among the first 32.
 MOST_ALGORITHMS = 32
+# So many words of an identity describe an algorithm to people.
+DESCRIBING = 4
+# Of its attributes, the shapes of the instruction and of the cluster have 16 bits.
+SHORT = (7, 8)
+# hipblasLtMatmulAlgo_t begins with 16 bytes that identify the kernel; the limit of its workspace follows.
+IDENTIFYING_BYTES = 16
 # 8-bit floats: the first address of every column is a multiple of 16 (cuBLASLt, "cublasLtMatmul").
 FLOAT8_LEADING = 16
 EIGHT_BIT = {"i8": INTEGER_LEADING, "f8e4m3": FLOAT8_LEADING, "f8e5m2": FLOAT8_LEADING}
@@ -88,10 +94,12 @@ class CuBLASLt(GpuBackend):
             )  # fmt: skip
             return self.kernel([call], buffers, arrays, {}, results)
 
-        # The bytes of an algorithm identify it for one version of the library ("cublasLtMatmulAlgo_t").
-        named = {bytes(result.algorithm).hex(): result for result in results}
+        named: dict[str, Any] = {}
+        for result in results:
+            name = self._identity(result)
+            named[f"{name} ({len(named)})" if name in named else name] = result
         best, name = self.fastest(case, {n: partial(candidate, result) for n, result in named.items()}, buffers.load)
-        config = " ".join(f"{n}={self._config(named[name], a)}" for n, a in self.vendor.ALGORITHM_CONFIG)
+        config = " ".join(name.split()[:DESCRIBING]) if self.vendor.ALGORITHM_CONFIG else None
         best.notes |= {
             "implementation": self.vendor.symbol("cublasLtMatmul"),
             "algorithm": config or f"number {list(named).index(name)} of the heuristics",
@@ -137,8 +145,15 @@ class CuBLASLt(GpuBackend):
         number = kind(value)
         self.gpu.call(name, target, attribute, ctypes.byref(number), ctypes.sizeof(number))
 
+    def _identity(self, result: Any) -> str:
+        """What tells an algorithm from the others, in every process with this version of the library."""
+        configuration = self.vendor.ALGORITHM_CONFIG
+        if configuration:
+            return " ".join(f"{name}={self._config(result, attribute)}" for name, attribute in configuration)
+        return bytes(result.algorithm)[:IDENTIFYING_BYTES].hex()
+
     def _config(self, algorithm: Any, attribute: int) -> int | None:
-        value, written = ctypes.c_int(), ctypes.c_size_t()
+        value, written = (ctypes.c_uint16 if attribute in SHORT else ctypes.c_int)(), ctypes.c_size_t()
         status = self.gpu.function("cublasLtMatmulAlgoConfigGetAttribute")(
             ctypes.byref(algorithm), attribute, ctypes.byref(value), ctypes.sizeof(value), ctypes.byref(written)
         )

@@ -24,7 +24,7 @@ from deepbench.results.record import Record, RecordWarning
 RUNTIME_VARIABLES = ("CUDA_*", "NVIDIA_*", "HIP_*", "ROCR_*")
 NAMES_A_CARD = "*_VISIBLE_DEVICES"
 
-# A longer text is no choice. The longest is that of cuBLASLt, 128 digits.
+# A longer text is no choice. The longest are those of cuDNN, an engine with its knobs.
 LONGEST = 500
 
 

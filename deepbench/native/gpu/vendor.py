@@ -113,7 +113,11 @@ class Cuda:
     PREF_REDUCTIONS: ClassVar[tuple[int, int] | None] = (3, 2)
     """The attribute for reduction schemes, and its value COMPUTE_TYPE: keep partial sums in the compute type."""
     ALGORITHM_BYTES = 64
-    ALGORITHM_CONFIG: ClassVar[tuple[tuple[str, int], ...]] = (("id", 0), ("tile", 1), ("split_k", 2), ("stages", 6))
+    ALGORITHM_CONFIG: ClassVar[tuple[tuple[str, int], ...]] = (
+        *(("id", 0), ("tile", 1), ("split_k", 2), ("stages", 6)),
+        *(("reduction", 3), ("swizzling", 4), ("option", 5), ("inner_shape", 7), ("cluster_shape", 8)),
+    )
+    """cublasLtMatmulAlgoConfigAttributes_t: all together identify an algorithm, and the first four describe it."""
 
     # cusparse.h; the same in hipSPARSE
     SPARSE_OP_N, SPARSE_OP_T = 0, 1

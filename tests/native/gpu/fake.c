@@ -611,7 +611,12 @@ int LT(MatmulAlgoGetHeuristic)(void *h, struct description *d, struct layout *a,
 }
 int LT(MatmulAlgoConfigGetAttribute)(struct result *algorithm, int attribute, int *value, size_t bytes, size_t *written)
 {
-    *value = attribute == 0 ? algorithm->algorithm.id : 7;
+    if (bytes != (attribute > 6 ? 2 : 4))
+        return 7;
+    if (bytes == 2)
+        *(uint16_t *)value = 7;
+    else
+        *value = attribute == 0 ? algorithm->algorithm.id : 7;
     *written = bytes;
     return 0;
 }

@@ -70,14 +70,18 @@ def test_to_resume_a_file_uses_its_own_choice(run, deepbench, tmp_path):
     assert 1 == len(algorithms(found))
 
 
-@pytest.mark.parametrize("choice", ["none of these", "../../etc/passwd", "03" + 126 * "0"])
+REST = "tile=7 split_k=7 stages=7 reduction=7 swizzling=7 option=7 inner_shape=7 cluster_shape=7"
+
+
+@pytest.mark.parametrize("choice", ["none of these", "../../etc/passwd", f"id=3 {REST}"])
 def test_a_choice_that_the_library_does_not_propose_or_run_is_searched_again(gpu, choice):
-    """The fake refuses to run its third algorithm, whose bytes are the last choice."""
+    """The fake refuses to run its third algorithm, which is the last choice."""
     (record,) = measure_heat([Rival(parse_case(CASE), choice=choice)], 1, QUICK, 60.0)
 
     assert ("ok", None) == (record["status"], record["reason"])
     assert record["notes"]["search"].startswith("again: ")
-    assert choice != record["notes"]["choice"]
+    assert f"id=2 {REST}" == record["notes"]["choice"]
+    assert ("does not run" in record["notes"]["search"]) == choice.startswith("id=3")
 
 
 def test_a_round_that_had_to_choose_another_algorithm_has_a_warning(run, deepbench, tmp_path):

@@ -316,6 +316,8 @@ def main() -> None:
             how = f"left out: {', '.join(missing)} missing"
         elif (name, device) == ("torch", "hip"):
             how = "left out: its script is for CUDA"
+        elif name == "pjrt" and not (ROOT / "deepbench/backends/pjrt").exists():
+            how = "left out: this checkout has no backend pjrt"
         else:
             ends = start + words.share * SECTIONS[name]
             for _ in range(MOST_CRASHES):

@@ -41,7 +41,7 @@ def test_every_section_ends_in_time_and_writes_what_it_has(gpu, tmp_path):
     assert list(script.SECTIONS) == list(found), text
     for name, limit_s in script.SECTIONS.items():
         assert float(found[name].split()[1]) < 0.04 * limit_s + 12, found[name]
-        assert (tmp_path / "out" / f"{name}.log").exists()
+        assert (tmp_path / "out" / f"{name}.log").exists() != ("left out" in found[name])
     lines = [json.loads(line) for line in (tmp_path / "out/peaks.jsonl").read_text().splitlines()]
     assert {"ok"} == {line["status"] for line in lines}
     assert script.peaks("cuda", 32)[: len(lines)] == [line["asked"] for line in lines]
@@ -53,7 +53,6 @@ def test_every_section_ends_in_time_and_writes_what_it_has(gpu, tmp_path):
     assert len(set(kinds)) == len(kinds) or len(kinds) > 6
     records = read_results(tmp_path / "out/sample.jsonl").records
     assert ["ok"] == [r["status"] for r in records]
-    assert "unknown backend" in found["pjrt"] or "PJRT" in found["pjrt"] or "pjrt" in found["pjrt"]
 
 
 @pytest.mark.programs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class NativeFunction(Protocol):
@@ -71,15 +71,22 @@ class DeviceTimer(Protocol):
 
     def __call__(self, repeats: int) -> int: ...
 
+    def facts(self, sets: int, energy_s: float | None = None) -> dict[str, Any]:
+        """For the record: the clock, the time that the host sees, and joules per call over a window of `energy_s`.
+
+        One repeat is a call on each of so many `sets` of buffers.
+        """
+
+
+@runtime_checkable
+class EventDeviceTimer(Protocol):
+    """The timer of a device with events and sensors: it chooses between clocks, and can load the device for seconds."""
+
     def settle(self) -> None:
         """The warm-up is over: how samples are timed must not change any more."""
 
     def facts(self, sets: int, energy_s: float | None = None, sustained_s: float | None = None) -> dict[str, Any]:
-        """For the record: the clock, the time that the host sees, and what loads of so many seconds show.
-
-        One repeat is a call on each of so many `sets` of buffers. `energy_s` is for joules per call, `sustained_s` for
-        clock and power over time.
-        """
+        """As of `DeviceTimer`, and clock and power over time under a load of `sustained_s`."""
 
 
 @dataclass

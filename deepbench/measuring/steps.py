@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from deepbench.core import errors, operands, stats, units
-from deepbench.core.kernel import Device, Kernel, in_turn
+from deepbench.core.kernel import Device, EventDeviceTimer, Kernel, in_turn
 from deepbench.core.variables import thread_variables, tuning
 from deepbench.machine import describe, energy
 from deepbench.measuring.check import Verdict, check, fingerprint, fingerprint_of_outputs
@@ -350,7 +350,7 @@ class Sampling:
         before = conditions(device, request.rivals) if device is not None else None
         clock = _clock(prepared, prepared.timer, len(prepared.kernels))
         sampler = Sampler(clock, request.sampling_rules, first.sample, prepared.loop, first.is_typical)
-        if device is not None:
+        if isinstance(prepared.timer, EventDeviceTimer):
             prepared.timer.settle()
         return cls(sampler, request, prepared, before, first.others)
 
@@ -360,7 +360,11 @@ class Sampling:
         measurement, count = self.sampler.measurement(), len(self.prepared.kernels)
         self.others.complete()
         measurement["other_cpus"] = self.others.cpus(rivals_s)
-        facts = {} if device is None else self.prepared.timer.facts(count, rules.energy_s, rules.sustained_s)
+        timer = self.prepared.timer
+        if isinstance(timer, EventDeviceTimer):
+            facts = timer.facts(count, rules.energy_s, rules.sustained_s)
+        else:
+            facts = {} if device is None else timer.facts(count, rules.energy_s)
         # The timer of a device makes further calls, and so does the step that measures energy.
         is_counted = device is None and rules.energy_s is None
         calls = ((measurement["warm_up_calls"] or 0) + self.sampler.calls) // count if is_counted else None

@@ -87,6 +87,21 @@ def test_times_near_a_limit_between_two_clocks_do_not_alternate(gpu):
     assert {"graph"} == clocks
 
 
+def test_the_clock_is_settled_after_the_warm_up_and_before_the_samples(gpu, monkeypatch):
+    from deepbench.measuring import worker
+    from deepbench.measuring.launch import Request
+    from deepbench.native.gpu import timing
+    from tests.backends.test_backends import Parent
+
+    known = []
+    monkeypatch.setattr(timing.EventTimer, "settle", lambda timer: known.append(timer._call_s))
+    record = worker.measure_alone(Request(parse_case(SMALL), 1, QUICK, 60.0), Parent())
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    assert 1 == len(known)
+    assert known[0] < 1e-3
+
+
 # ---- the median of processes
 
 

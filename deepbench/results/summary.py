@@ -12,6 +12,9 @@ from deepbench.core import stats, units
 from deepbench.results.record import MEASURED, GroupFacts, Measurement, Record, RecordWarning, SustainedLoad
 from deepbench.results.work import Work, by_case
 
+# Clocks of a device that time its work between two events.
+EVENT_CLOCKS = ("graph", "stalled events", "events")
+
 
 @dataclass(frozen=True, repr=False)
 class Summary:
@@ -256,7 +259,7 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
         bound_s = min([*(stats.lower_quartile(m["samples_s"]) for m in disturbed), *(n.time_s for n in numbers)])
         return stats.Estimate(bound_s, None, None, len(measured), fraction, disturbed=True), False
     used = [process_number(r["measurement"]) for r in clean if r["measurement"]]
-    of_processes = stats.estimate_time if clean[0].get("device", "cpu") == "cpu" else stats.estimate_device_time
+    of_processes = stats.estimate_device_time if all(map(has_device_clock, clean)) else stats.estimate_time
     time = of_processes([n.time_s for n in used], [n.undisturbed_fraction for n in used])
     time = replace(time, undisturbed_fraction=fraction)
     only = clean[0]["measurement"]
@@ -272,6 +275,13 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     if interval is None:
         return time, False
     return replace(time, low_s=interval[0], high_s=interval[1]), True
+
+
+def has_device_clock(record: Record) -> bool:
+    """Whether its times are from the clock of a device without what the host does: other programs add nothing."""
+    measurement = record["measurement"]
+    device = measurement.get("device") if measurement else None
+    return device is not None and device["clock"] in EVENT_CLOCKS and device["fallback"] is None
 
 
 def are_disturbed(rounds: Sequence[Record]) -> bool:

@@ -107,7 +107,8 @@ def test_the_clock_is_settled_after_the_warm_up_and_before_the_samples(gpu, monk
 
 def records(times, device="cuda"):
     made = [samples.measured(round_number=i + 1, seconds=t) for i, t in enumerate(times)]
-    return [{**r, "device": device} for r in made]
+    clock = {"clock": "graph", "fallback": None} if device == "cuda" else None
+    return [{**r, "device": device, "measurement": {**r["measurement"], "device": clock}} for r in made]
 
 
 def test_on_a_gpu_the_median_of_processes_counts():
@@ -135,7 +136,8 @@ def test_comparisons_on_a_gpu_use_all_processes():
     a = records([1.0e-3, 1.001e-3, 1.002e-3, 1.003e-3, 1.004e-3])
     b = records([1.0e-3, 1.001e-3, 1.002e-3, 1.2e-3, 1.21e-3])
     on_gpu, _ = compare.difference_of_rounds(a, b, False)
-    on_cpu, _ = compare.difference_of_rounds(*([{**r, "device": "cpu"} for r in side] for side in (a, b)), False)
+    cpu = [[{**r, "measurement": {**r["measurement"], "device": None}} for r in side] for side in (a, b)]
+    on_cpu, _ = compare.difference_of_rounds(*cpu, False)
 
     assert on_gpu.mean > 0.05
     assert abs(on_cpu.mean) < 1e-3
@@ -143,6 +145,22 @@ def test_comparisons_on_a_gpu_use_all_processes():
     sides = ([[rng.lognormvariate(0, 0.02) for _ in range(5)] for _ in range(2)] for _ in range(2000))
     alarms = sum(stats.device_difference(x, y).p < 0.05 for x, y in sides)
     assert 0.03 < alarms / 2000 < 0.07
+
+
+def test_the_load_of_other_programs_explains_no_difference_on_the_clock_of_a_gpu():
+    for clock, wanted in (({"clock": "graph", "fallback": None}, None), (None, (0.0, 1.5))):
+        sides = [
+            summarize(
+                [
+                    {**r, "measurement": {**r["measurement"], "device": clock, "other_cpus": other}}
+                    for r in records([1e-3, 1.01e-3, 1.02e-3])
+                ]
+            )[0]
+            for other in (0.0, 1.5)
+        ]
+        case = compare.ComparedCase("case", *sides, None, False, None, 0.02)
+
+        assert wanted == case.other_load
 
 
 # ---- one process at a time

@@ -81,7 +81,7 @@ pictures: .venv/test
 	$(PIP) --editable '.[browser-test]'
 	$(BIN)/python docs/make_pictures.py
 
-# On a machine with an NVIDIA GPU, about five minutes: checks and times every library. Results go to gpu-results.
+# On a machine with an NVIDIA GPU, at most 8 minutes: checks and times every library. Results go to gpu-results.
 gpu: .venv/gpu
 	$(BIN)/python benchmarks/gpu.py gpu-results
 

@@ -1,6 +1,6 @@
 """One CPU reached in several ways: the same problems through native libraries and through interfaces, in turn.
 
-    deepbench run deepbench/server --quick --precision f32 --backend onednn,mkl,openblas,aocl,pjrt,onnxruntime -o ways.jsonl
+    deepbench run deepbench/server --quick --backend onednn,mkl,openblas,aocl,pjrt,onnxruntime -o ways.jsonl
     python benchmarks/ways.py ways.jsonl
 
 For each operation: how every case ended, and the time next to the fastest native library, as the geometric mean of

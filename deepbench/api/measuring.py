@@ -61,6 +61,8 @@ def measure(
     mode: str = "default",
     rounds: int | None = None,
     energy: bool = False,
+    sustained: bool = False,
+    search_again: bool = False,
     budget_s: float | None = None,
     timeout_s: float | None = None,
     hosts: Sequence[str] = (),
@@ -76,6 +78,8 @@ def measure(
             `fit` limits calls to 512 MiB and 5 GFLOP, unless it has a work.
         rounds: exactly this many processes per case, instead of what the mode says.
         energy: joules per call too, where the CPU or the device counts energy.
+        sustained: load a GPU with each case for 3 s more, and keep the time, clock and power over these seconds.
+        search_again: let libraries of GPUs search for the fastest algorithm, even if an earlier run has.
         budget_s: stop after this many seconds, with the most that can be known by then.
         timeout_s: seconds without a sign of life after which a case is given up.
         hosts: where the ranks of collective operations run; this machine if empty.
@@ -89,7 +93,16 @@ def measure(
     """
 
     choices = make_choices(mode, **filters)
-    options = Options(mode, rounds, energy, timeout_s, budget_s, hosts=tuple(hosts))
+    options = Options(
+        mode,
+        rounds,
+        energy,
+        timeout_s,
+        budget_s,
+        hosts=tuple(hosts),
+        sustained=sustained,
+        search_again=search_again,
+    )
     path = Path(output) if output is not None else temporary_path()
     with Session.create(path, plan_cases(what, choices), options) as session:
         return run_session(session, progress, options.begin)

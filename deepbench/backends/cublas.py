@@ -53,7 +53,7 @@ class CuBLAS(GpuBackend):
         notes = {"implementation": self.vendor.symbol("cublasGemmEx"), "workspace_bytes": self.gpu.workspace()[1]}
         # A search with one candidate: the library loads its kernels before the first call, or reports an error here.
         try:
-            return self.fastest(case, [lambda: self.kernel([call], buffers, arrays, notes)], buffers.load)[0]
+            return self.fastest(case, {"default": lambda: self.kernel([call], buffers, arrays, notes)}, buffers.load)[0]
         except Unsupported as error:
             odd = case.precision.name == "i8" and p.k % INTEGER_LEADING
             hint = f"; 8-bit kernels need a k that is a multiple of {INTEGER_LEADING}" if odd else ""

@@ -20,6 +20,12 @@ from deepbench.native.library import version_text
 
 # How many algorithms to ask for. In our tests the fastest one was always among the first 32.
 MOST_ALGORITHMS = 32
+# So many words of an identity describe an algorithm to people.
+DESCRIBING = 4
+# Of its attributes, the shapes of the instruction and of the cluster have 16 bits.
+SHORT = (7, 8)
+# hipblasLtMatmulAlgo_t begins with 16 bytes that identify the kernel; the limit of its workspace follows.
+IDENTIFYING_BYTES = 16
 # 8-bit floats: the first address of every column is a multiple of 16 (cuBLASLt, "cublasLtMatmul").
 FLOAT8_LEADING = 16
 EIGHT_BIT = {"i8": INTEGER_LEADING, "f8e4m3": FLOAT8_LEADING, "f8e5m2": FLOAT8_LEADING}
@@ -47,12 +53,19 @@ class CuBLASLt(GpuBackend):
             return version_text(self.number("cublasLtGetVersion", self.handle))
         return version_text(self.gpu.function("cublasLtGetVersion")())
 
-    @kernel("gemm", precisions=("f32", "tf32", "bf16", "f16", "f16f16", "i8", "f8e4m3", "f8e5m2"))
+    @kernel(
+        "gemm",
+        precisions=("f32", "tf32", "bf16", "f16", "f16f16", "i8", "f8e4m3", "f8e5m2"),
+        rare_settings=("accumulate",),
+    )
     def gemm(self, case: Case, arrays: Arrays) -> Kernel:
         p, gpu = case.problem, self.gpu
         packed = case.settings["weights"] == "packed"
         if packed and p.a_t:
             raise Unsupported(f"A is transposed already, which is {self.title}'s packed order; choose weights=plain")
+        fast_sums = self.vendor.DESC_FAST_SUMS if case.settings["accumulate"] == "fast" else None
+        if fast_sums is None and case.settings["accumulate"] == "fast":
+            raise Unsupported(f"{self.title} has no faster sums; choose accumulate=full")
         leading = dict.fromkeys("ab", EIGHT_BIT.get(case.precision.name, 1))
         buffers = self.buffers(case, arrays, leading, {"a": lambda a: a.T} if packed else None)
         a_t = 1 if packed else p.a_t
@@ -60,6 +73,8 @@ class CuBLASLt(GpuBackend):
         description = self.create("cublasLtMatmulDescCreate", compute, gpu.data_type(scalar_type))
         for attribute, flag in ((self.vendor.DESC_TRANSA, a_t), (self.vendor.DESC_TRANSB, p.b_t)):
             self._set("cublasLtMatmulDescSetAttribute", description, attribute, transposed(self.vendor, flag))
+        if fast_sums is not None:
+            self._set("cublasLtMatmulDescSetAttribute", description, fast_sums, 1, ctypes.c_int8)
         shapes = {"a": (p.k, p.m) if a_t else (p.m, p.k), "b": (p.n, p.k) if p.b_t else (p.k, p.n), "c": (p.m, p.n)}
         types = types_of(arrays)
         layouts = {
@@ -79,12 +94,16 @@ class CuBLASLt(GpuBackend):
             )  # fmt: skip
             return self.kernel([call], buffers, arrays, {}, results)
 
-        best, number = self.fastest(case, [partial(candidate, result) for result in results], buffers.load)
-        config = " ".join(f"{n}={self._config(results[number], a)}" for n, a in self.vendor.ALGORITHM_CONFIG)
+        named: dict[str, Any] = {}
+        for result in results:
+            name = self._identity(result)
+            named[f"{name} ({len(named)})" if name in named else name] = result
+        best, name = self.fastest(case, {n: partial(candidate, result) for n, result in named.items()}, buffers.load)
+        config = " ".join(name.split()[:DESCRIBING]) if self.vendor.ALGORITHM_CONFIG else None
         best.notes |= {
             "implementation": self.vendor.symbol("cublasLtMatmul"),
-            "algorithm": config or f"number {number} of the heuristics",
-            "workspace_bytes": results[number].workspace,
+            "algorithm": config or f"number {list(named).index(name)} of the heuristics",
+            "workspace_bytes": named[name].workspace,
         }
         return best
 
@@ -126,8 +145,15 @@ class CuBLASLt(GpuBackend):
         number = kind(value)
         self.gpu.call(name, target, attribute, ctypes.byref(number), ctypes.sizeof(number))
 
+    def _identity(self, result: Any) -> str:
+        """What tells an algorithm from the others, in every process with this version of the library."""
+        configuration = self.vendor.ALGORITHM_CONFIG
+        if configuration:
+            return " ".join(f"{name}={self._config(result, attribute)}" for name, attribute in configuration)
+        return bytes(result.algorithm)[:IDENTIFYING_BYTES].hex()
+
     def _config(self, algorithm: Any, attribute: int) -> int | None:
-        value, written = ctypes.c_int(), ctypes.c_size_t()
+        value, written = (ctypes.c_uint16 if attribute in SHORT else ctypes.c_int)(), ctypes.c_size_t()
         status = self.gpu.function("cublasLtMatmulAlgoConfigGetAttribute")(
             ctypes.byref(algorithm), attribute, ctypes.byref(value), ctypes.sizeof(value), ctypes.byref(written)
         )

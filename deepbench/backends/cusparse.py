@@ -77,7 +77,7 @@ class CuSPARSE(GpuBackend):
             kernel.load = load
             return kernel
 
-        return self.fastest(case, [partial(candidate, *algorithm) for algorithm in algorithms])[0]
+        return self.fastest(case, {title: partial(candidate, title, number) for title, number in algorithms})[0]
 
 
 BACKEND = CuSPARSE()

@@ -6,13 +6,14 @@ A is compressed ahead of time, as constant weights are; the notes give the secon
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 from deepbench.core.backend import kernel
 from deepbench.core.case import Case
-from deepbench.core.errors import LibraryError, Unsupported
+from deepbench.core.errors import LibraryError, OutOfMemory, Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
@@ -28,7 +29,9 @@ DESCRIPTOR_BYTES, DESCRIPTOR_ALIGNMENT = 16384, 64
 ALIGNMENT = 16
 SPARSITY_50_PERCENT = 0
 ALGORITHM_DEFAULT = 0
-CONFIG_ID, SPLIT_K = 0, 3
+# cusparseLtMatmulAlgAttribute_t: what a search chooses. The last two count only where k is split.
+CHOSEN = {"id": 0, "split_k": 3, "split_k_mode": 4, "split_k_buffers": 5}
+CHOICE = re.compile(" ".join(rf"{name}=(-?\d{{1,6}})" for name in CHOSEN))
 
 
 class CuSPARSELt(GpuBackend):
@@ -72,43 +75,72 @@ class CuSPARSELt(GpuBackend):
             raise Unsupported(f"{error}: {self.title} has no kernel for these sizes; {sizes}") from None
         operations = vendor.SPARSE_OP_T, vendor.SPARSE_OP_N
         product = self._descriptor("cusparseLtMatmulDescriptorInit", *operations, a, b, c, c, compute)
-        selection = self._descriptor("cusparseLtMatmulAlgSelectionInit", product, ALGORITHM_DEFAULT)
-        plan = self._descriptor("cusparseLtMatmulPlanInit", product, selection)
-        compressed, compress = self._compression(plan, buffers)
         # alpha and beta are floats in every precision.
         alpha, beta = scalar("f32", 1), scalar("f32", float(case.settings["beta"]))
         streams = (ctypes.c_void_p * 1)(gpu.stream)
-
-        def arguments(workspace: int) -> tuple[Any, ...]:
-            operands = (alpha, compressed.address, at["b"], beta, at["c"], at["c"], workspace)
-            return self.handle, plan, *operands, streams, 1
-
         buffers.load()
         self._check_structure(product, at["a"])
-        notes = {
-            "implementation": vendor.symbol("cusparseLtMatmul"),
-            "pack_s": compress(),
-            "converted_bytes": compressed.bytes,
-        }
-        # The library's own search over kernels and ways to split k; the fastest one stays in the plan.
-        workspace = DeviceMemory(gpu, self._workspace_bytes(plan), "the workspace")
-        start = perf_counter()
-        gpu.call("cusparseLtMatmulSearch", *arguments(workspace.address))
-        gpu.synchronize()
-        notes["search_s"] = perf_counter() - start
-        notes["algorithm"] = f"id={self._selected(selection, CONFIG_ID)} split_k={self._selected(selection, SPLIT_K)}"
-        notes["workspace_bytes"] = needed = self._workspace_bytes(plan)
-        if needed > workspace.bytes:
-            workspace = DeviceMemory(gpu, needed, "the workspace")
-        call = self.prepare_call("cusparseLtMatmul", *arguments(workspace.address))
-        kernel = self.kernel([call], buffers, arrays, notes, workspace, compressed, self._descriptors)
 
-        def load() -> None:
-            buffers.load()
-            compress()
+        def planned(choice: str | None) -> Kernel:
+            """A kernel with the algorithm of an earlier search; without one, the library's own search chooses."""
+            selection = self._descriptor("cusparseLtMatmulAlgSelectionInit", product, ALGORITHM_DEFAULT)
+            if choice is not None:
+                self._select(selection, choice)
+            plan = self._descriptor("cusparseLtMatmulPlanInit", product, selection)
+            compressed, compress = self._compression(plan, buffers)
+            notes: dict[str, Any] = {"implementation": vendor.symbol("cusparseLtMatmul"), "pack_s": compress()}
+            notes["converted_bytes"] = compressed.bytes
+            workspace = DeviceMemory(gpu, self._workspace_bytes(plan), "the workspace")
 
-        kernel.load = load
+            def arguments() -> tuple[Any, ...]:
+                operands = (alpha, compressed.address, at["b"], beta, at["c"], at["c"], workspace.address)
+                return self.handle, plan, *operands, streams, 1
+
+            start = perf_counter()
+            # The search tries kernels and ways to split k; the fastest one stays in the plan.
+            gpu.call("cusparseLtMatmul" if choice is not None else "cusparseLtMatmulSearch", *arguments())
+            gpu.synchronize()
+            if choice is None:
+                notes["search_s"] = perf_counter() - start
+            notes["choice"] = " ".join(f"{n}={self._selected(selection, a)}" for n, a in CHOSEN.items())
+            notes["algorithm"] = " ".join(notes["choice"].split()[:2])
+            notes["workspace_bytes"] = needed = self._workspace_bytes(plan)
+            if needed > workspace.bytes:
+                workspace = DeviceMemory(gpu, needed, "the workspace")
+            call = self.prepare_call("cusparseLtMatmul", *arguments())
+            kernel = self.kernel([call], buffers, arrays, notes, workspace, compressed, self._descriptors)
+
+            def load() -> None:
+                buffers.load()
+                compress()
+
+            kernel.load = load
+            return kernel
+
+        # With `cache=cold`, the other sets of buffers use the choice of the first.
+        choice, notes = self._choices.get(case.text, (self.earlier_choice, {"search": "reused"}))
+        if choice is not None:
+            try:
+                kernel = planned(choice)
+            except (LibraryError, Unsupported, OutOfMemory) as error:
+                notes = {"search": f"again: the algorithm that was chosen before does not run: {error}"}
+                kernel = planned(None)
+        else:
+            notes, kernel = {"search": "now"}, planned(None)
+        kernel.notes |= notes
+        self._choices[case.text] = kernel.notes["choice"], notes
         return kernel
+
+    def _select(self, selection: Any, choice: str) -> None:
+        """Set the algorithm of an earlier search; `Unsupported` for a text that names none."""
+        values = CHOICE.fullmatch(choice)
+        if values is None:
+            raise Unsupported(f"no algorithm of {self.title}: {choice!r:.60}")
+        for (name, attribute), text in zip(CHOSEN.items(), values.groups(), strict=True):
+            if name in ("id", "split_k") or int(values[2]) > 1:
+                value = ctypes.c_int(int(text))
+                address, size = ctypes.byref(value), ctypes.sizeof(value)
+                self.gpu.call("cusparseLtMatmulAlgSetAttribute", self.handle, selection, attribute, address, size)
 
     def _compression(self, plan: Any, buffers: DeviceBuffers) -> tuple[DeviceMemory, Callable[[], float]]:
         """Memory for the compressed A, and a function that fills it and returns the seconds."""

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 )
 @click.option("--rounds", metavar="N", help="Exactly N processes per case.")
 @click.option("--energy", is_flag=True, help="Energy per call, where the CPU or the device counts it (2 s more each).")
+@click.option(
+    "--sustained", is_flag=True, help="Load a GPU with each case for 3 s more: its time, clock and power then."
+)
+@click.option("--search-again", is_flag=True, help="Let libraries of GPUs choose their algorithms anew.")
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one per line; ranks are spread evenly over them.")
 @click.option(
     "--ab",
@@ -71,6 +75,8 @@ def run(
     mode: str | None,
     rounds: str | None,
     energy: bool,
+    sustained: bool,
+    search_again: bool,
     hostfile: str | None,
     ab: str | None,
     against: str | None,
@@ -99,7 +105,8 @@ def run(
     check_environment()
     timeout_s, watch = seconds("--timeout", timeout), LoadWatch()
     if resume:
-        given = [*words, *filter(None, (mode, rounds, energy, ab, against, budget, *filters.values()))]
+        options_given = (mode, rounds, energy, sustained, search_again, ab, against, budget, *filters.values())
+        given = [*words, *filter(None, options_given)]
         if given or not output:
             raise BadInput("--resume takes everything from the file; the command is deepbench run --resume -o FILE")
         trusted = is_trusted(output, trust)
@@ -114,6 +121,8 @@ def run(
         timeout_s,
         duration("--budget", budget),
         command=tuple(sys.argv[1:]),
+        sustained=sustained,
+        search_again=search_again,
     )
     place = launched()
     if ab or against:

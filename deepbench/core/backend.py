@@ -106,6 +106,8 @@ class Backend(ABC):
     """Whether a first call loads almost nothing (less than 0.1 s), so that a long one is the kernel's own time."""
     computes: ClassVar[bool] = True
     """False if its outputs mean nothing: its records are `unchecked`."""
+    earlier_choice: str | None = None
+    """What an earlier search for the fastest algorithm chose for the case; set before `prepare`. None: search now."""
 
     # Environment variables of this library alone. Those of shared runtimes such as OpenMP are in `core/variables.py`.
     path_variable: str | None = None

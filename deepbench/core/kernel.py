@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class NativeFunction(Protocol):
@@ -139,6 +139,17 @@ class DeviceTimer(Protocol):
 
         One repeat is a call on each of so many `sets` of buffers.
         """
+
+
+@runtime_checkable
+class EventDeviceTimer(Protocol):
+    """The timer of a device with events and sensors: it chooses between clocks, and can load the device for seconds."""
+
+    def settle(self) -> None:
+        """The warm-up is over: how samples are timed must not change any more."""
+
+    def facts(self, sets: int, energy_s: float | None = None, sustained_s: float | None = None) -> dict[str, Any]:
+        """As of `DeviceTimer`, and clock and power over time under a load of `sustained_s`."""
 
 
 @dataclass

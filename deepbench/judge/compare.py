@@ -25,7 +25,7 @@ from deepbench.judge import heats
 from deepbench.judge.reasons import Reason, Reasons, library_title, reasons
 from deepbench.results.file import ResultFile, damage_text
 from deepbench.results.record import MEASURED, Record
-from deepbench.results.summary import Summary, process_time_s, summarize
+from deepbench.results.summary import Summary, has_device_clock, process_time_s, summarize
 from deepbench.results.work import Work
 
 LEVEL = 0.95
@@ -94,8 +94,15 @@ class ComparedCase:
         return self.a.is_disturbed or self.b.is_disturbed
 
     @property
+    def has_device_clock(self) -> bool:
+        """Whether all times of both sides are from the clock of a device."""
+        return all(map(has_device_clock, (*self.a.rounds, *self.b.rounds)))
+
+    @property
     def other_load(self) -> tuple[float, float] | None:
         """CPUs used by other programs during each side, if the difference between the sides may explain the ratio."""
+        if self.has_device_clock:
+            return None
         a, b = other_cpus(self.a), other_cpus(self.b)
         return None if a is None or b is None or abs(a - b) < stats.OTHER_LOAD else (a, b)
 
@@ -165,7 +172,9 @@ class ComparedCase:
         count = min(len(self.a.rounds), len(self.b.rounds))
 
         def terms(n: int) -> tuple[int, float, float]:
-            return (n, 1.0, float(n - 1)) if self.paired else stats.faster_half_terms(n)
+            if self.paired:
+                return n, 1.0, float(n - 1)
+            return (n, 1.0, 2.0 * (n - 1)) if self.has_device_clock else stats.faster_half_terms(n)
 
         used, scale, _ = terms(count)
         own_error = math.sqrt(max(0.0, difference.standard_error**2 - session_error**2))
@@ -337,14 +346,22 @@ def process_times_s(rounds: Sequence[Record]) -> list[float]:
 
 
 def difference_of(
-    a: Sequence[float], b: Sequence[float], interleaved: bool, between_sessions: float = 0.0
+    a: Sequence[float],
+    b: Sequence[float],
+    interleaved: bool,
+    between_sessions: float = 0.0,
+    on_device: bool = False,
 ) -> tuple[stats.Difference | None, bool]:
-    """The difference of process times, and whether pairs were used; that choice does not depend on the difference."""
+    """The difference of process times, and whether pairs were used; that choice does not depend on the difference.
+
+    `on_device`: the times are from the clock of a device, to which other programs add nothing.
+    """
     if interleaved and len(a) == len(b) >= LEAST_PAIRS:
         logs = [math.log(v) for v in a], [math.log(v) for v in b]
         if all(max(side) > min(side) for side in logs) and correlation(*logs) > CORRELATED:
             return stats.paired_difference(a, b), True
-    return stats.faster_half_difference(a, b, 0.0 if interleaved else between_sessions), False
+    difference = stats.device_difference if on_device else stats.faster_half_difference
+    return difference(a, b, 0.0 if interleaved else between_sessions), False
 
 
 def difference_of_rounds(
@@ -360,7 +377,8 @@ def difference_of_rounds(
     if interleaved:
         both = {r["round"] for r in a} & {r["round"] for r in b}
         a, b = ([r for r in side if r["round"] in both] for side in (a, b))
-    return difference_of(process_times_s(a), process_times_s(b), interleaved, between_sessions)
+    on_device = all(map(has_device_clock, (*a, *b)))
+    return difference_of(process_times_s(a), process_times_s(b), interleaved, between_sessions, on_device)
 
 
 def _same_run(a: ResultFile, b: ResultFile) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from deepbench.core.case import Case
 from deepbench.core.errors import DeepBenchError
 from deepbench.machine import describe
-from deepbench.measuring import launch, process
+from deepbench.measuring import choices, launch, process
 from deepbench.measuring.group.parent import Coordinator, start_group
 from deepbench.measuring.parent import Worker
 from deepbench.plan.modes import Rules
@@ -48,6 +48,8 @@ class Rival:
     case: Case
     variables: Mapping[str, str] = field(default_factory=dict)
     """An empty value removes a variable."""
+    choice: str | None = None
+    """The algorithm that an earlier search chose for this case; None: its process searches."""
 
 
 def measure_case(
@@ -57,9 +59,10 @@ def measure_case(
     timeout_s: float,
     hosts: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
+    choice: str | None = None,
 ) -> Record:
     """The record of one case that is measured alone; see `measure_heat`."""
-    return measure_heat([Rival(case, variables or {})], round_number, rules, timeout_s, hosts)[0]
+    return measure_heat([Rival(case, variables or {}, choice)], round_number, rules, timeout_s, hosts)[0]
 
 
 def measure_heat(
@@ -76,13 +79,21 @@ def measure_heat(
         # Slices of groups are longer, and as many of them are wanted.
         most_s = max(rules.most_s, rules.least_slices * _slice_s(part[0].case)) if len(part) > 1 else rules.most_s
         its_rules = replace(rules, most_s=most_s)
-        heat = _Heat([launch.Request(r.case, round_number, its_rules, timeout_s) for r in part], part, hosts)
+        devices = [r.case.library.device for r in part]
+        requests = [
+            launch.Request(
+                r.case, round_number, its_rules, timeout_s, choice=r.choice, rivals=devices.count(device) - 1
+            )
+            for r, device in zip(part, devices, strict=True)
+        ]
+        heat = _Heat(requests, part, hosts)
         measured = heat.run()
         if len(part) > 1:
-            # What does not fit next to others may fit alone.
+            # What does not fit next to others may fit alone. A GPU may refuse a second process (exclusive mode).
             for i, record in enumerate(measured):
-                if record["status"] == "out_of_memory":
-                    measured[i] = _Heat(heat.requests[i : i + 1], part[i : i + 1], hosts).run()[0]
+                is_refused = record["status"] == "unavailable" and record["device"] != "cpu"
+                if record["status"] == "out_of_memory" or is_refused:
+                    measured[i] = _Heat([replace(heat.requests[i], rivals=0)], part[i : i + 1], hosts).run()[0]
         records += measured
     return records
 
@@ -140,6 +151,7 @@ class _Heat:
         self.requests, self._rivals, self._hosts = requests, rivals, hosts
         self._kills = describe.kills_for_memory()
         self._racers: list[_Racer] = []
+        self._choices: dict[tuple[str, ...], str] = {}
 
     def run(self) -> list[Record]:
         """The record of each rival."""
@@ -172,6 +184,10 @@ class _Heat:
         """Start the process of a rival and let it prepare its kernel; how it ended, if it has."""
         request, inherited = self.requests[i], launch.with_variables(os.environ, self._rivals[i].variables)
         case = request.case
+        # Two sides that differ in nothing that a search depends on must not run different algorithms.
+        alike = (case.text, *choices.conditions(case, inherited))
+        if request.choice is None and alike in self._choices:
+            self.requests[i] = request = replace(request, choice=self._choices[alike])
         worker: Worker | Coordinator
         if request.op.is_group:
             worker, message = start_group(request, self._hosts, inherited), request.message
@@ -183,6 +199,8 @@ class _Heat:
         if ending.answer is None or "record" in ending.answer:
             worker.close()
             return ending
+        if isinstance(choice := ending.answer.get("choice"), str):
+            self._choices[alike] = choice
         racer = _Racer(worker, request, i, ending.answer["stopped"], ending.answer["done"])
         racer.others_s = self._others_s(racer)
         self._racers.append(racer)

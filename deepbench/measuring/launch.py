@@ -62,6 +62,10 @@ class Request:
     timeout_s: float
     cpus: list[int] | None = None
     """Of a pinned worker the CPUs it may use, of a pinned group one per rank. None: the affinity stays as it is."""
+    choice: str | None = None
+    """The algorithm that an earlier search chose for this case; see `choices.py`."""
+    rivals: int = 0
+    """How many other processes of its heat use the same device, which are stopped while this one is sampled."""
 
     @property
     def op(self) -> Op:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from time import clock_gettime_ns
 from typing import Any
 
+from deepbench.core.backend import known_backend
 from deepbench.core.errors import MORE_MEMORY, Unavailable
 from deepbench.core.json_lines import sanitized
 from deepbench.machine import describe
@@ -129,11 +130,12 @@ def open_backends(
     module: str = "deepbench.measuring.worker",
     devices: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The same for several libraries, each in a process of its own, several at once.
+    """The same for several libraries, each in a process of its own, several at once but for those of GPUs.
 
-    There are no threads: they would make Ctrl-C wait for the slowest library. `variables` are set in the environment of
-    these processes; an empty value removes one. They run `module`. `devices` has the device to open where that is not
-    the usual one.
+    A GPU in exclusive mode refuses a second process, so its libraries are opened one after the other. There are no
+    threads: they would make Ctrl-C wait for the slowest library. `variables` are set in the environment of these
+    processes; an empty value removes one. They run `module`. `devices` has the device to open where that is not the
+    usual one.
     """
     inherited, most = launch.with_variables(os.environ, variables or {}), (os.cpu_count() or 1) + MORE_THAN_CPUS
     waiting, answers = list(reversed(dict.fromkeys(names))), dict[str, dict[str, Any]]()
@@ -141,7 +143,10 @@ def open_backends(
     with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
         while waiting or running:
             while waiting and len(running) < most:
-                name = waiting[-1]
+                busy = any(_uses_gpu(n, devices) for n in running)
+                name = next((n for n in reversed(waiting) if not (busy and _uses_gpu(n, devices))), None)
+                if name is None:
+                    break
                 try:
                     worker = stack.enter_context(Worker(1, "none", inherited, module))
                     worker.send({"open": name, "cpus": None, "device": (devices or {}).get(name)})
@@ -153,7 +158,7 @@ def open_backends(
                 else:
                     running[name] = worker
                     selector.register(worker.connection.stream, selectors.EVENT_READ, name)
-                waiting.pop()
+                waiting.remove(name)
             next_s = min((worker.begin + timeout_s for worker in running.values()), default=0.0) - awake.now()
             step_s = awake.step(next_s, timeout_s)
             with awake.waiting(step_s):
@@ -165,6 +170,11 @@ def open_backends(
                     selector.unregister(worker.connection.stream)
                     running.pop(name).close()
     return {name: answers[name] for name in names}
+
+
+def _uses_gpu(name: str, devices: Mapping[str, str] | None) -> bool:
+    backend = known_backend(name)
+    return backend is not None and (devices or {}).get(name, backend.device) != "cpu"
 
 
 def _facts(name: str, ending: process.Ending) -> dict[str, Any]:

@@ -29,12 +29,13 @@ from deepbench.judge import limits
 from deepbench.machine import describe
 from deepbench.machine.system import require_linux
 from deepbench.measuring import cold, launch, probes
+from deepbench.measuring.choices import ChosenAlgorithms
 from deepbench.measuring.heat import Rival, measure_case, measure_heat
 from deepbench.measuring.parent import open_backends
 from deepbench.measuring.trust import ranks_of, require_hosts, require_ranks
 from deepbench.plan.cases import Planned, with_reference
 from deepbench.plan.cost import estimated_s
-from deepbench.plan.modes import ENERGY_S, MODES, QUICK, Rounds, Rules
+from deepbench.plan.modes import ENERGY_S, MODES, QUICK, SUSTAINED_S, Rounds, Rules
 from deepbench.plan.rounds import RoundsForecast, next_within_budget, queue
 from deepbench.results import summary
 from deepbench.results.consistency import other_cpus
@@ -66,6 +67,10 @@ class Options:
     """Where the ranks of a group run; none: here."""
     command: tuple[str, ...] = ()
     """The words of the command, for the header of the file."""
+    sustained: bool = False
+    """Also hold each case of a GPU for some seconds, and store clock and power over time."""
+    search_again: bool = False
+    """Let libraries of GPUs search for the fastest algorithm, even if an earlier run has."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -82,7 +87,11 @@ class Options:
     def rules(self, of_sides: bool) -> Rules:
         """How each process samples, of a run or of the sides of a comparison."""
         mode = MODES[self.mode]
-        return replace(mode.rules_of_sides if of_sides else mode.rules, energy_s=ENERGY_S if self.energy else None)
+        return replace(
+            mode.rules_of_sides if of_sides else mode.rules,
+            energy_s=ENERGY_S if self.energy else None,
+            sustained_s=SUSTAINED_S if self.sustained else None,
+        )
 
     def processes(self, of_sides: bool) -> Rounds:
         """How many processes measure each case, or each side of a comparison."""
@@ -139,6 +148,7 @@ class Session:
             **(launch.KEEPS_MEMORY if mode and mode.keeps_memory else {}),
             **(environment or {}),
         }
+        self._choices = ChosenAlgorithms(file, self.environment, os.environ)
 
     # ---- create and resume
 
@@ -314,22 +324,35 @@ class Session:
                 self._keep_limit(line)
 
     def unavailable(self, case: Case, number: int) -> Record | None:
-        """The record of a case whose library is not here; None for all others, which must be measured."""
+        """The record of a case whose library or GPUs are not here; None for all others, which must be measured."""
         if case.backend in self._unavailable:
             return make_record(case, number, "unavailable", self._unavailable[case.backend])
+        facts: Mapping[str, Any] = self.file.header["libraries"].get(case.backend, {}).get("library") or {}
+        card = facts.get("card")
+        cards = card.get("cards") if isinstance(card, dict) else None
+        if case.operation.is_group and not self.hosts and isinstance(cards, int) and case.problem.ranks > cards:
+            # The same words for every number of ranks: tables print equal reasons once.
+            reason = f"each rank needs a GPU of its own, and this machine has {cards} GPU{'s' * (cards != 1)}"
+            return make_record(case, number, "unsupported", reason)
         return None
 
     def finish(self, case: Case, record: Record) -> Record:
         """Judge the rate of a measured record, and keep the record."""
         if record["status"] != "interrupted":
             record = {**self._prober.judge(record), "sources": self._sources[case.text]}
+        self._choices.keep(case, record)
         self._keep(record)
         return record
 
+    def rival(self, case: Case) -> Rival:
+        """A case with what its process needs to know."""
+        return Rival(case, self.environment, self._choices.of(case))
+
     def _measure(self, case: Case, rules: Rules) -> Record:
         self.require_cpus(os.sched_getaffinity(0))
-        record = measure_case(case, 1, rules, self.timeout_s, (), self.environment)
+        record = measure_case(case, 1, rules, self.timeout_s, (), self.environment, self._choices.of(case))
         self.require_cpus_of(record)
+        self._choices.keep(case, record)
         return record
 
     def require_cpus(self, cpus: Collection[int]) -> None:
@@ -401,7 +424,7 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
         if here:
             session, _, number = entries[here[0]]
             session.require_cpus(os.sched_getaffinity(0))
-            rivals = [Rival(entries[i][1], entries[i][0].environment) for i in here]
+            rivals = [entries[i][0].rival(entries[i][1]) for i in here]
             measured = measure_heat(rivals, number, session.rules, session.timeout_s, session.hosts)
             for record in measured:
                 session.require_cpus_of(record)
@@ -421,6 +444,8 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
 def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Header:
     """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
     rounds = options.processes(side is not None)
+    if options.sustained and all(p.case.library.device == "cpu" or p.case.operation.is_group for p in planned):
+        raise BadInput("--sustained loads a GPU for seconds, and no case runs on one; choose --device cuda or hip")
     names = {p.case.backend for p in planned}
     # Limits are known from the default libraries; what computes nothing, or in a group, has no limit.
     devices = {p.case.device for p in planned if p.case.library.computes and not p.case.operation.is_group}
@@ -438,6 +463,7 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
         "rules": asdict(options.rules(side is not None)),
         "hosts": list(options.hosts),
         "budget_s": options.budget_s,
+        **({"search_again": True} if options.search_again else {}),
         **({"interleaved": dict(side)} if side else {}),
         "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],
     }

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from deepbench.core import errors, operands, stats, units
-from deepbench.core.kernel import Device, Kernel, in_turn
+from deepbench.core.kernel import Device, EventDeviceTimer, Kernel, in_turn
 from deepbench.core.variables import thread_variables, tuning
 from deepbench.machine import describe, energy
 from deepbench.measuring.check import Verdict, check, fingerprint, fingerprint_of_outputs
@@ -278,6 +278,7 @@ def make_inputs(request: Request) -> Buffers:
 def prepare(request: Request, buffers: Buffers) -> Prepared:
     """A kernel for each set of buffers, with the outputs as a kernel must find them."""
     op, case, sets = request.op, request.case, buffers.sets
+    request.backend.earlier_choice = request.choice
     first = request.backend.prepare(case, sets[0])
     private = sorted(set(first.private_buffers) - set(op.weights))
     if case.settings["cache"] == "weights" and private:
@@ -347,9 +348,11 @@ class Sampling:
         """Warm up all kernels in turn."""
         device = prepared.device
         _reset(request, buffers.sets, prepared.kernels)
-        before = device.conditions() if device is not None else None
+        before = conditions(device, request.rivals) if device is not None else None
         clock = _clock(prepared, prepared.timer, len(prepared.kernels))
         sampler = Sampler(clock, request.sampling_rules, first.sample, prepared.loop, first.is_typical)
+        if isinstance(prepared.timer, EventDeviceTimer):
+            prepared.timer.settle()
         return cls(sampler, request, prepared, before, first.others)
 
     def end(self, rivals_s: float = 0.0) -> Timing:
@@ -358,12 +361,16 @@ class Sampling:
         measurement, count = self.sampler.measurement(), len(self.prepared.kernels)
         self.others.complete()
         measurement["other_cpus"] = self.others.cpus(rivals_s)
-        facts = {} if device is None else self.prepared.timer.facts(count, rules.energy_s)
+        timer = self.prepared.timer
+        if isinstance(timer, EventDeviceTimer):
+            facts = timer.facts(count, rules.energy_s, rules.sustained_s)
+        else:
+            facts = {} if device is None else timer.facts(count, rules.energy_s)
         # The timer of a device makes further calls, and so does the step that measures energy.
         is_counted = device is None and rules.energy_s is None
         calls = ((measurement["warm_up_calls"] or 0) + self.sampler.calls) // count if is_counted else None
         valid = (op.is_idempotent(case) and self.prepared.kernels[0].repeats) or calls == 1
-        timing = timing_of(measurement, device, self.before, facts)
+        timing = timing_of(measurement, device, self.before, facts, self.request.rivals)
         return replace(timing, outputs_are_valid=valid, calls=calls, spent_s=self.sampler.spent_s)
 
 
@@ -372,16 +379,25 @@ def timing_of(
     device: Device | None,
     before: dict[str, Any] | None,
     facts: dict[str, Any],
+    rivals: int = 0,
 ) -> Timing:
     """A measurement; on a device with its conditions before and after, and the facts of its timer."""
     if device is None:
         return Timing(measurement)
-    seen = {"before": before, "after": device.conditions(), **facts}
+    seen = {"before": before, "after": conditions(device, rivals), **facts}
     measurement["device"] = cast(records.DeviceMeasurement, seen)
     return Timing(
         measurement,
         warnings=[RecordWarning(code=code, text=text) for code, text in device.warnings(seen)],
     )
+
+
+def conditions(device: Device, rivals: int) -> dict[str, Any] | None:
+    """Those of a device, without rivals of the same heat among the other processes."""
+    found = device.conditions()
+    if found is not None and found.get("other_processes"):
+        found["other_processes"] = max(0, found["other_processes"] - rivals)
+    return found
 
 
 def measure_energy(prepared: Prepared, timing: Timing, window_s: float) -> records.CpuEnergy:

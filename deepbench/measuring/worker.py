@@ -90,11 +90,17 @@ def probe_devices(name: str, candidate: str) -> dict[str, Any]:
 
 
 def take_turns(
-    sampler: Sampler, send: Callable[[wire.Message], None], receive: Callable[[], wire.Message | None]
+    sampler: Sampler,
+    send: Callable[[wire.Message], None],
+    receive: Callable[[], wire.Message | None],
+    choice: object = None,
 ) -> tuple[float, float]:
-    """Sample when the parent says so; the CPU seconds of rivals meanwhile, and how long this process waited."""
+    """Sample when the parent says so; the CPU seconds of rivals meanwhile, and how long this process waited.
+
+    The parent is told the `choice` of the library's search, if there was one.
+    """
     waited_s = 0.0
-    send({"ready": True, "stopped": sampler.stopped, "done": sampler.is_done})
+    send({"ready": True, "stopped": sampler.stopped, "done": sampler.is_done, "choice": choice})
     while True:
         begin = perf_counter()
         message = receive()
@@ -132,7 +138,9 @@ def measure_alone(request: Request, connection: wire.Connection) -> Record:
                 return
         phase("measure")
         sampling = steps.Sampling.begin(request, findings.buffers, prepared, first)
-        rivals_s, findings.waited_s = take_turns(sampling.sampler, connection.send, connection.receive)
+        rivals_s, findings.waited_s = take_turns(
+            sampling.sampler, connection.send, connection.receive, prepared.notes.get("choice")
+        )
         findings.timing = sampling.end(rivals_s)
         if (window_s := request.rules.energy_s) is not None and prepared.device is None:
             phase("energy")

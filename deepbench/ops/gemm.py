@@ -1,6 +1,9 @@
 """GEMM: C = A·B + C on column-major matrices, as in the original DeepBench.
 
 A is m × k, B is k × n, C is m × n. With `a_t=1` A is stored transposed (as k × m), with `b_t=1` B is (as n × k).
+With 8-bit floats `result=narrow` stores bf16, and `accumulate=fast` leaves sums in the 14 bits of the matrix units; by
+default they are added in f32 now and then.
+
 alpha = 1, and beta = 1 unless the setting `beta=0` is chosen; with beta = 1, C is read, added to and written. A
 column-major matrix is a row-major NumPy array of the transposed shape: array `c` has shape (n, m), `a` (k, m) or, with
 `a_t=1`, (m, k), and `b` (n, k) or, with `b_t=1`, (k, n).
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.case import RUN_SETTINGS, Case, check_settings
-from deepbench.core.op import FLOATS_4
+from deepbench.core.op import FLOATS_4, FLOATS_8
 from deepbench.core.precision import BITS, SIXTEEN_BITS
 from deepbench.core.problem import BaseProblem, size
 from deepbench.core.product import AddingProductOp, Product, compare_products
@@ -42,7 +45,9 @@ class GemmOp(AddingProductOp):
         "weights": ("plain", "packed"),
         "beta": ("1", "0"),
         "result": ("wide", "narrow"),
+        "accumulate": ("full", "fast"),
     }
+    rare_settings = ("accumulate",)
     weights = ("a",)
     smoke = (
         Gemm(1, 1, 1),
@@ -60,6 +65,16 @@ class GemmOp(AddingProductOp):
     def allows(self, direction: str, precision: Precision) -> bool:
         """All precisions but 4-bit floats."""
         return precision.name not in FLOATS_4
+
+    def unused_settings(self, problem: Any, direction: str, precision: Precision) -> tuple[str, ...]:
+        """8-bit floats have results of two types and two kinds of sums."""
+        is_float8 = precision.name in FLOATS_8
+        return () if is_float8 else (*super().unused_settings(problem, direction, precision), "accumulate")
+
+    def result_type(self, case: Case) -> str:
+        """As in other products, and bf16 for narrow results of 8-bit floats."""
+        is_narrow = case.precision.name in FLOATS_8 and case.settings["result"] == "narrow"
+        return "bf16" if is_narrow else super().result_type(case)
 
     def operands(self, case: Case) -> Arrays:
         """Arrays `a`, `b` and `c`; their shapes are at the top of this file."""

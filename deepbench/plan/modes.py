@@ -26,6 +26,8 @@ class Rules:
     """In a heat with rivals: the number of slices of each rival, unless `most_s` is over before."""
     energy_s: float | None = None
     """How long to run for energy per call, where the CPU or the device counts energy. None: not at all."""
+    sustained_s: float | None = None
+    """How long a device is loaded after sampling, to store its clock and power over time. None: not at all."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +87,6 @@ MODES = {"quick": QUICK, "default": DEFAULT, "rigorous": RIGOROUS, "steps": STEP
 
 # Energy counters are refreshed about ten times per second, so this window is accurate to a few percent.
 ENERGY_S = 2.0
+
+# Within a tenth of a second the power limit lowers the clock of a GPU; heat needs longer.
+SUSTAINED_S = 3.0

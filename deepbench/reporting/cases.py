@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from deepbench.reporting.table import (
     time_text,
 )
 from deepbench.results.record import MEASURED
-from deepbench.results.summary import Summary, baselines, faster_with_fewer_threads
+from deepbench.results.summary import Summary, baselines, cold_times, faster_with_fewer_threads
 from deepbench.results.work import Work
 
 INTERVAL = "±: 95 % confidence interval across processes."
@@ -159,7 +159,7 @@ def _compared(first: Summary, s: Summary, ratio: Ratio | None, tie: bool) -> str
 def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = False) -> Table:
     """One row per library. Without `repeat`, only the first row of a problem names it."""
     compared, notes = baselines(summaries), _notes_of_marks(summaries)
-    fewer = faster_with_fewer_threads(summaries)
+    fewer, cold = faster_with_fewer_threads(summaries), cold_times(summaries)
     differing = differing_places(summaries)
     rows: list[dict[str, Cell]] = []
     for ranking in rankings(summaries):
@@ -180,6 +180,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
                     "": "▶" if fastest else "",
                     "library": Strong(s.library_title) if fastest else s.library_title,
                     **_numbers(s, limits),
+                    **under_load(s, cold),
                     "than": _compared(ranking.ranked[0], s, ratio, s in ranking.ties) if i and s.is_ranked else "",
                     "notes": note_texts(case_notes),
                 }
@@ -189,7 +190,8 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     columns = [
         *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
         *([] if repeat else [Column("")]),
-        *(Column("library"), number("time", time_text), number("±"), flop_rates("flop_per_s", unit, narrow=3)),
+        *(Column("library"), number("time", time_text), number("±"), *UNDER_LOAD),
+        flop_rates("flop_per_s", unit, narrow=3),
         number("bytes_per_s", units.bytes_per_s, "GB/s", narrow=4),
         *(Column("than", title="vs fastest", narrow=1), Column("limited_by", title="limited by", narrow=2)),
         *(number("undisturbed", units.percent, narrow=5), Column("notes", style="yellow")),
@@ -242,6 +244,18 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
     }
 
 
+# Times next to that of hot caches and a short load.
+UNDER_LOAD = (number("cold", time_text), number("sustained", time_text))
+SUSTAINED = Note("sustained", "", "sustained: time per call after seconds of load, when power has lowered the clock.")
+COLD = Note("cold", "", "cold: the same with buffers that take turns, so that nothing is in the caches.")
+
+
+def under_load(s: Summary, cold: Mapping[str, Summary]) -> dict[str, Cell]:
+    """The times of a case with cold caches, and after seconds of load, where they were measured."""
+    other = cold.get(s.record["case"])
+    return {"cold": other.time_s if other else None, "sustained": s.sustained_s}
+
+
 def _limit(nearest: NearestLimit) -> str:
     """The limit with a bar, if there is a share of it."""
     return str(nearest) if nearest.share is None else f"{units.bar(nearest.share)} {nearest}"
@@ -262,6 +276,8 @@ def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
     return [
         *[Note("interval", "", interval)] * bool(with_interval),
         *[LIMIT] * any(not s.is_group and s.status == "ok" for s in summaries),
+        *[SUSTAINED] * any(s.sustained_s for s in summaries),
+        *[COLD] * bool(cold_times(summaries)),
         *[UNDISTURBED] * any(s.is_ranked and not s.imported for s in summaries),
         *[ONE_PROCESS] * any(s.single_process for s in summaries),
         *[GROUP_BANDWIDTH] * any(s.bus_bytes_per_s for s in summaries),

@@ -168,6 +168,8 @@ def ratio_note(comparison: Comparison) -> list[str]:
     """Why a ratio is not the quotient of the two times in its row; empty where it is."""
     if all(c.difference is None for c in comparison.cases):
         return []
+    if all(c.has_device_clock and not c.paired for c in comparison.cases):
+        return []  # means and medians of the same processes
     compared = "compares the faster halves of the processes of both sides"
     if any(c.paired and c.a.record["heat"] for c in comparison.cases):
         compared = "is the mean ratio of the heats in which both sides met"

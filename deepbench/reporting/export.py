@@ -82,6 +82,8 @@ def row(
             (b for p in processes if isinstance(b := p.get("peak_memory_bytes"), int | float)), default=None
         ),
         "joules_per_call": s.joules_per_call,
+        "sustained_s": s.sustained_s,
+        "sustained_clock_mhz": s.sustained_clock_mhz,
         "baseline": baseline.summary.record["case"] if baseline else None,
         "time_over_baseline": baseline.time_over_baseline if baseline else None,
         "baseline_withheld": baseline.withheld if baseline else None,

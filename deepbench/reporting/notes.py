@@ -103,6 +103,12 @@ WARNINGS = {
         "throttled: the GPU lowered its clock meanwhile, for power or heat. Under a longer load it may be lower still.",
         flag="T",
     ),
+    "other_algorithm": Note(
+        "other_algorithm",
+        "different algorithms",
+        "different algorithms: the library refused the algorithm of an earlier round, so rounds ran different ones.",
+        flag="A",
+    ),
     "shared_card": Note("shared_card", "shared GPU", "shared GPU: other processes used the GPU meanwhile.", flag="G"),
     "plain_clock": Note(
         "plain_clock",

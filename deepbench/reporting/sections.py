@@ -12,8 +12,11 @@ from deepbench.core import units
 from deepbench.judge.limits import UNKNOWN, Limits
 from deepbench.reporting import answers
 from deepbench.reporting.cases import (
+    COLD,
     INTERVAL,
     INTERVAL_OF_ONE,
+    SUSTAINED,
+    UNDER_LOAD,
     LibraryRanking,
     differing_places,
     place_cells,
@@ -22,6 +25,7 @@ from deepbench.reporting.cases import (
     reasons,
     status_text,
     time_cell,
+    under_load,
 )
 from deepbench.reporting.notes import DISTURBED, ONE_PROCESS, notes_of
 from deepbench.reporting.table import (
@@ -37,7 +41,7 @@ from deepbench.reporting.table import (
     time_text,
 )
 from deepbench.results.record import MEASURED
-from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines, faster_with_fewer_threads
+from deepbench.results.summary import Baseline, FewerThreads, Summary, baselines, cold_times, faster_with_fewer_threads
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,10 +119,10 @@ def sections(summaries: Sequence[Summary], limits: Limits) -> Sections:
     for ranking in rankings(summaries):
         first = (ranking.ranked or ranking.unranked)[0]
         groups.setdefault(first.record["op"], []).append(ranking)
-    compared, fewer = baselines(summaries), faster_with_fewer_threads(summaries)
+    compared, fewer, cold = baselines(summaries), faster_with_fewer_threads(summaries), cold_times(summaries)
     tables, notes = [], []
     for op, found in groups.items():
-        table, used = _section(op, found, limits, compared, fewer)
+        table, used = _section(op, found, limits, compared, fewer, cold)
         tables.append(table)
         notes += used
     why = reasons(summaries)
@@ -136,6 +140,7 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
     return [
         *[("±", interval)] * bool(with_interval),
         *[("±", ONE_PROCESS.footnote)] * any(s.single_process for s in ranked),
+        *((n.code, n.footnote) for n in (COLD, SUSTAINED) if any(row.get(n.code) is not None for row in rows)),
         *[("% of limit", f"{LIMIT} {LIMIT_MORE}")] * any(row.get("share_of_limit") is not None for row in rows),
         *[("limited by", NO_LIMIT)] * any(row.get("limited_by") == UNKNOWN for row in rows),
         *[("best", UNCERTAIN)] * any(text.startswith("≈") for text in firsts),
@@ -150,6 +155,7 @@ def _section(
     limits: Limits,
     compared: Mapping[str, Baseline],
     fewer: Mapping[str, FewerThreads],
+    cold: Mapping[str, Summary],
 ) -> tuple[Table, list[Note]]:
     """The table of one operation, and the notes that its rows use."""
     firsts = [(r.ranked or r.unranked)[0] for r in found]
@@ -169,6 +175,7 @@ def _section(
             name = f"{'≈ ' * bool(ranking.ties)}{first.title_with_version}"
             title = Strong(name) if ranking.is_decided else name
             row |= {"best": title, "time": time_cell(first), "next best": _next_best(ranking)}
+            row |= under_load(first, cold)
         else:
             texts = dict.fromkeys(map(status_text, ranking.unranked))
             row |= {"best": first.status.replace("_", " "), "next best": ", ".join(texts)}
@@ -187,7 +194,8 @@ def _section(
             Column("type"),
             *place_columns(differing),
         ),
-        *(Column("best", whole=True), number("time", time_text), number("±"), number(rate_name, units.significant)),
+        *(Column("best", whole=True), number("time", time_text), number("±"), *UNDER_LOAD),
+        number(rate_name, units.significant),
         *(number("share_of_limit", units.percent, "% of limit", 1), Column("limited_by", title="limited by", narrow=3)),
         Column("next best", narrow=2),
         *(Column("flags", style="yellow"), Column("notes", style="yellow", narrow=4)),

@@ -116,6 +116,8 @@ class SamplingRules(TypedDict):
     """in a heat with rivals: slices of each rival, unless `most_s` is over before"""
     energy_s: NotRequired[RuleSeconds | None]
     """[s] window for energy per call; null or missing: not measured"""
+    sustained_s: NotRequired[RuleSeconds | None]
+    """[s] how long a device was loaded after sampling; null or missing: not at all"""
 
 
 class Interleaved(TypedDict):
@@ -189,6 +191,8 @@ class Plan(TypedDict):
     """in the two files of `run --ab` and `--against`; null or missing elsewhere"""
     budget_s: NotRequired[Annotated[float, Within(most=1e10, above=0)] | None]
     """[s] of `--budget`; null or missing without it"""
+    search_again: NotRequired[bool]
+    """true with `--search-again`: algorithms that earlier runs chose are not used"""
     training: NotRequired[Annotated[list[TrainingSetup], Items(10**5)]]
     """training runs, in their order ([applications.md](applications.md)); missing in files of kernels"""
 
@@ -352,6 +356,36 @@ class QueueMeasurement(TypedDict):
     """why the loop was refused; null if it was not"""
 
 
+class LoadSlice(TypedDict):
+    """A part of a long load: the calls of about 50 ms."""
+
+    at_s: NotNegative
+    """[s] its end, since the beginning of the load"""
+    call_s: SampleSeconds
+    """[s] time per call in it"""
+    clock_mhz: NotRequired[NotNegative | None]
+    """[MHz] clock of the multiprocessors; null if it cannot be read"""
+    watts: NotRequired[NotNegative | None]
+    """[W] power of the board; null if it cannot be read"""
+
+
+class SustainedLoad(TypedDict):
+    """Calls without a pause for some seconds."""
+
+    call_s: SampleSeconds
+    """[s] time per call: median over the second half of the slices"""
+    clock_mhz: NotNegative | None
+    """[MHz] median clock over the second half; null if it cannot be read"""
+    calls: Annotated[int, Within(1)]
+    """calls in the window"""
+    window_s: NotNegative
+    """[s] length of the window"""
+    slices: Annotated[list[LoadSlice], Items(10**5, 1)]
+    """clock and power over time"""
+    during: NotRequired[dict[str, object] | None]
+    """sensors in the window, see below"""
+
+
 class DeviceMeasurement(TypedDict):
     """What the clock and the sensors of an accelerator reported."""
 
@@ -371,6 +405,8 @@ class DeviceMeasurement(TypedDict):
     """with `--energy`; null if the card has no counter"""
     queue: NotRequired[QueueMeasurement | None]
     """of a device without events: what its clock found"""
+    sustained: NotRequired[SustainedLoad | None]
+    """with `--sustained`; null or missing without it"""
 
 
 class Measurement(TypedDict):

@@ -9,8 +9,11 @@ from functools import cached_property
 from statistics import median
 
 from deepbench.core import stats, units
-from deepbench.results.record import MEASURED, GroupFacts, Measurement, Record, RecordWarning
+from deepbench.results.record import MEASURED, GroupFacts, Measurement, Record, RecordWarning, SustainedLoad
 from deepbench.results.work import Work, by_case
+
+# Clocks of a device that time its work between two events.
+EVENT_CLOCKS = ("graph", "stalled events", "events")
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,9 +168,28 @@ class Summary:
         """The lowest energy per call of all rounds with a valid window."""
         if self.estimate is None:
             return None
-        windows = [m["energy"] for r in self.rounds if (m := r["measurement"]) and "energy" in m]
+        measured = [m for r in self.rounds if (m := r["measurement"])]
+        windows = [m["energy"] for m in measured if "energy" in m]
         joules = [window["joules_per_call"] for window in windows if window["valid"] is True]
+        devices = [d for m in measured if (d := m.get("device"))]
+        joules += [energy["joules_per_call"] for d in devices if (energy := d.get("energy"))]
         return min((j for j in joules if j is not None), default=None)
+
+    @property
+    def sustained_s(self) -> float | None:
+        """Seconds per call under a load of seconds, of a device (`--sustained`): the median over rounds."""
+        return median([load["call_s"] for load in self._sustained]) if self._sustained and self.is_ranked else None
+
+    @property
+    def sustained_clock_mhz(self) -> float | None:
+        """The clock then."""
+        clocks = [load["clock_mhz"] for load in self._sustained if load["clock_mhz"] is not None]
+        return median(clocks) if clocks else None
+
+    @cached_property
+    def _sustained(self) -> list[SustainedLoad]:
+        devices = [d for r in self.rounds if (m := r["measurement"]) and (d := m.get("device"))]
+        return [load for d in devices if (load := d.get("sustained"))]
 
     @property
     def warnings(self) -> list[RecordWarning]:
@@ -237,7 +259,8 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
         bound_s = min([*(stats.lower_quartile(m["samples_s"]) for m in disturbed), *(n.time_s for n in numbers)])
         return stats.Estimate(bound_s, None, None, len(measured), fraction, disturbed=True), False
     used = [process_number(r["measurement"]) for r in clean if r["measurement"]]
-    time = stats.estimate_time([n.time_s for n in used], [n.undisturbed_fraction for n in used])
+    of_processes = stats.estimate_device_time if all(map(has_device_clock, clean)) else stats.estimate_time
+    time = of_processes([n.time_s for n in used], [n.undisturbed_fraction for n in used])
     time = replace(time, undisturbed_fraction=fraction)
     only = clean[0]["measurement"]
     if len(clean) > 1:
@@ -252,6 +275,13 @@ def estimate(rounds: Sequence[Record]) -> tuple[stats.Estimate | None, bool]:
     if interval is None:
         return time, False
     return replace(time, low_s=interval[0], high_s=interval[1]), True
+
+
+def has_device_clock(record: Record) -> bool:
+    """Whether its times are from the clock of a device without what the host does: other programs add nothing."""
+    measurement = record["measurement"]
+    device = measurement.get("device") if measurement else None
+    return device is not None and device["clock"] in EVENT_CLOCKS and device["fallback"] is None
 
 
 def are_disturbed(rounds: Sequence[Record]) -> bool:
@@ -345,6 +375,16 @@ def _is_certainly_faster(a: Summary, b: Summary) -> bool:
     """Whether the times of `a` end below those of `b`; without an interval, whether they are far apart."""
     high_s, low_s = (a.estimate.high_s if a.estimate else None), (b.estimate.low_s if b.estimate else None)
     return b.time_s > CLEARLY * a.time_s if high_s is None or low_s is None else high_s < low_s
+
+
+def cold_times(summaries: Sequence[Summary]) -> dict[str, Summary]:
+    """By the text of each ranked case with hot caches: the same case with cold caches, where it was measured too."""
+    ranked = [s for s in summaries if s.is_ranked and not s.is_disturbed]
+    cold = {
+        Work.on_library(s.record).without("cache"): s for s in ranked if s.record["settings"].get("cache") == "cold"
+    }
+    hot = [s for s in ranked if s.record["settings"].get("cache") == "hot"] if cold else []
+    return {s.record["case"]: cold[work] for s in hot if (work := Work.on_library(s.record)) in cold}
 
 
 @dataclass(frozen=True)

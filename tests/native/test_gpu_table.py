@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from deepbench.backends import cusparselt
 from deepbench.native.gpu import functions
 from deepbench.native.gpu.functions import FUNCTIONS
 from deepbench.native.gpu.vendor import CUDA, HIP
@@ -104,6 +105,7 @@ NVIDIA_ENUMS = {
     "GEMM_DEFAULT": ("nvmath.bindings.cublas", "GemmAlgo", "DEFAULT"),
     "DESC_TRANSA": ("nvmath.bindings.cublasLt", "MatmulDescAttribute", "TRANSA"),
     "DESC_TRANSB": ("nvmath.bindings.cublasLt", "MatmulDescAttribute", "TRANSB"),
+    "DESC_FAST_SUMS": ("nvmath.bindings.cublasLt", "MatmulDescAttribute", "FAST_ACCUM"),
     "PREF_MAX_WORKSPACE": ("nvmath.bindings.cublasLt", "MatmulPreferenceAttribute", "MAX_WORKSPACE_BYTES"),
     "ORDER_COLUMN": ("nvmath.bindings.cusparse", "Order", "COL"),
     "ORDER_ROW": ("nvmath.bindings.cusparse", "Order", "ROW"),
@@ -157,3 +159,35 @@ def test_a_constant_is_that_of_public_bindings(vendor, name, where):
         pytest.skip(f"{where[0]} has no {where[1]}")
 
     assert int(getattr(enum, where[2])) == getattr(vendor, name)
+
+
+@pytest.mark.parametrize(
+    ("ours", "where", "names"),
+    [
+        (
+            dict(CUDA.ALGORITHM_CONFIG),
+            ("nvmath.bindings.cublasLt", "MatmulAlgoConfigAttribute"),
+            {
+                **{"id": "ID", "tile": "TILE_ID", "split_k": "SPLITK_NUM", "stages": "STAGES_ID"},
+                **{"reduction": "REDUCTION_SCHEME", "swizzling": "CTA_SWIZZLING", "option": "CUSTOM_OPTION"},
+                **{"inner_shape": "INNER_SHAPE_ID", "cluster_shape": "CLUSTER_SHAPE_ID"},
+            },
+        ),
+        (
+            cusparselt.CHOSEN,
+            ("nvmath.bindings.cusparseLt", "MatmulAlgAttribute"),
+            {
+                **{"id": "CONFIG_ID", "split_k": "SPLIT_K", "split_k_mode": "SPLIT_K_MODE"},
+                "split_k_buffers": "SPLIT_K_BUFFERS",
+            },
+        ),
+    ],
+    ids=["cublaslt", "cusparselt"],
+)
+def test_what_identifies_an_algorithm_is_that_of_public_bindings(ours, where, names):
+    module = pytest.importorskip(where[0], reason=f"{where[0]} is not installed (extra gpu-test)")
+    found = getattr(module, where[1], None)
+    if found is None:
+        pytest.skip(f"{where[0]} has no {where[1]}")
+
+    assert {name: int(getattr(found, member)) for name, member in names.items()} == ours

@@ -44,17 +44,18 @@ def prepare(
         return kernel(*plans[case.text])
     graph = operation_graph(gpu, case, arrays)
     graph.set(cudnn.GRAPH_HANDLE, cudnn.HANDLE, backend.handle).finish()
-    configs = [c for c in cudnn.configurations(gpu, graph) if allowed(case, cudnn.notes(c))]
-    built: dict[int, cudnn.Descriptor] = {}
+    allowed_ones = [c for c in cudnn.configurations(gpu, graph) if allowed(case, cudnn.notes(c))]
+    configs = {cudnn.name(c): c for c in allowed_ones}
+    built: dict[str, cudnn.Descriptor] = {}
 
-    def candidate(i: int) -> Kernel:
-        if i not in built:
-            built[i] = cudnn.plan(gpu, configs[i], backend.handle)
-        return kernel(configs[i], built[i])
+    def candidate(name: str) -> Kernel:
+        if name not in built:
+            built[name] = cudnn.plan(gpu, configs[name], backend.handle)
+        return kernel(configs[name], built[name])
 
-    candidates = [partial(candidate, i) for i in range(len(configs))]
-    best, i = backend.fastest(case, candidates, buffers.load, timing.COMPILED_SEARCH_MOST_S)
-    plans[case.text] = configs[i], built[i]
+    candidates = {name: partial(candidate, name) for name in configs}
+    best, name = backend.fastest(case, candidates, buffers.load, timing.COMPILED_SEARCH_MOST_S)
+    plans[case.text] = configs[name], built[name]
     return best
 
 

@@ -31,10 +31,11 @@ def prepare(backend: GpuBackend, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one layer in any direction."""
     math_types = STRICT_MATH_TYPES if case.precision.name == "f32" else MATH_TYPES
     layer = CuDNNLayer(backend, case, single_layer(case, arrays, backend.title))
-    candidates = [
-        partial(layer.kernel, f"{algorithm}, {math}", (ALGORITHMS[algorithm], math_types[math]))
+    candidates = {
+        title: partial(layer.kernel, title, (ALGORITHMS[algorithm], math_types[math]))
         for algorithm, math in product(ALGORITHMS, math_types)
-    ]
+        if (title := f"{algorithm}, {math}")
+    }
     return backend.fastest(case, candidates, most_s=timing.COMPILED_SEARCH_MOST_S)[0]
 
 

@@ -70,7 +70,7 @@ def prepare(backend: GpuBackend, case: Case, arrays: Arrays) -> Kernel:
         }
         return backend.kernel([call], buffers, arrays, notes, tensors, convolution)
 
-    candidates = [partial(candidate, s) for s in _solutions(backend, function, problem)]
+    candidates = {str(s.number): partial(candidate, s) for s in _solutions(backend, function, problem)}
     return backend.fastest(case, candidates, buffers.load, timing.COMPILED_SEARCH_MOST_S)[0]
 
 

@@ -23,7 +23,7 @@ TRAINING, INFERENCE = 0, 1  # the reverse of cuDNN
 def prepare(backend: GpuBackend, case: Case, arrays: Arrays) -> Kernel:
     """The kernel of one layer in any direction."""
     layer = MIOpenLayer(backend, case, single_layer(case, arrays, backend.title))
-    candidates = [partial(layer.kernel, title, algorithm) for title, algorithm in ALGORITHMS.items()]
+    candidates = {title: partial(layer.kernel, title, algorithm) for title, algorithm in ALGORITHMS.items()}
     return backend.fastest(case, candidates, most_s=timing.COMPILED_SEARCH_MOST_S)[0]
 
 

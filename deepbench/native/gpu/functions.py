@@ -4,7 +4,8 @@
 
 From the headers of CUDA 13.0, cuDNN 9.19, cuSPARSELt 0.8 and NCCL 2.28; `tests/native/test_gpu_table.py` compares the
 table with the prototypes in public packages. HIP has the same functions with the same arguments under other names
-(`vendor.py`), except that MIOpen (3.3) replaces cuDNN and AMD SMI (ROCm 7) replaces NVML.
+(`vendor.py`), except that MIOpen (3.3) replaces cuDNN and AMD SMI (ROCm 7) replaces NVML. What only HIP has is listed
+under its own name.
 All functions return a status, 0 for success, except those in RETURNS.
 """
 
@@ -25,6 +26,7 @@ cudaGetErrorString                    i                      status
 cudaGetLastError                      -
 cudaMalloc                            pl                     address bytes
 cudaFree                              p                      address
+hipExtMallocWithFlags                 pli                    address bytes flags
 cudaHostAlloc                         pli                    address bytes flags
 cudaHostGetDevicePointer              ppi                    address host_address flags
 cudaMemcpyAsync                       pplip                  to from bytes kind stream
@@ -142,6 +144,7 @@ cusparseLtStructuredDescriptorInit    ppllliiii              handle matrix rows 
 cusparseLtMatmulDescriptorInit        ppiippppi              handle description a_t b_t a b c d compute
 cusparseLtMatmulAlgSelectionInit      pppi                   handle selection description algorithm
 cusparseLtGetErrorString              i                      status
+cusparseLtMatmulAlgSetAttribute       ppipl                  handle selection attribute value bytes
 cusparseLtMatmulAlgGetAttribute       ppipl                  handle selection attribute value bytes
 cusparseLtMatmulPlanInit              pppp                   handle plan description selection
 cusparseLtMatmulGetWorkspace          ppp                    handle plan bytes
@@ -212,6 +215,7 @@ KINDS: dict[str, Any] = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_
 # The library of a function, by the beginning of its name. The first match counts.
 PARTS = {
     "cuda": "runtime",
+    "hip": "runtime",
     "cudnn": "dnn",
     "cublasLt": "blaslt",
     "cublas": "blas",

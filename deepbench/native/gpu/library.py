@@ -54,7 +54,7 @@ class GpuBackend(Backend):
 
         self.gpu = open_gpu(self.vendor, self.number_of_gpu)
         loaded = self.gpu.library(self.part)
-        self._choices: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._choices: dict[str, tuple[str, dict[str, Any]]] = {}
         self.start()
         symbol = next(n for n in functions.FUNCTIONS if functions.part_of(n) == self.part)
         return {
@@ -122,19 +122,28 @@ class GpuBackend(Backend):
     def fastest(
         self,
         case: Case,
-        candidates: Sequence[Callable[[], Kernel]],
+        candidates: Mapping[str, Callable[[], Kernel]],
         load: Callable[[], None] | None = None,
         most_s: float | None = None,
-    ) -> tuple[Kernel, int]:
-        """The fastest of these kernels and its index; the notes describe the search.
+    ) -> tuple[Kernel, str]:
+        """The fastest of these kernels and its name; the notes describe the search.
 
-        `load` fills the buffers that candidates share; without it each candidate loads its own. Candidates are timed
-        once per process: with `cache=cold`, all sets of buffers use the same choice.
+        Candidates are named so that a later process recognizes them. If an earlier one has chosen one of them, that
+        one is used, unless it does not run any more. `load` fills the buffers that candidates share; without it each
+        candidate loads its own. Candidates are timed once per process: with `cache=cold`, all sets of buffers use the
+        same choice.
         """
         from deepbench.native.gpu import timing
 
         if case.text not in self._choices:
-            self._choices[case.text] = timing.fastest(self.gpu, candidates, load, most_s or timing.SEARCH_MOST_S)
+            earlier = self.earlier_choice
+            refused = timing.refusal(self.gpu, candidates, earlier, load) if earlier is not None else None
+            if earlier is not None and refused is None:
+                self._choices[case.text] = earlier, {"choice": earlier, "search": "reused"}
+            else:
+                best, notes = timing.fastest(self.gpu, candidates, load, most_s or timing.SEARCH_MOST_S)
+                notes |= {"choice": best, "search": f"again: {refused}" if refused else "now"}
+                self._choices[case.text] = best, notes
         best, notes = self._choices[case.text]
         kernel = candidates[best]()
         kernel.notes |= notes

@@ -19,6 +19,9 @@ from deepbench.native.gpu.vendor import Cuda
 # Workspace of a library. cuBLAS recommends 32 MiB on Hopper; more than 64 MiB did not make it faster.
 WORKSPACE_BYTES = 64 * 2**20
 
+# The only size of signal memory that HIP allocates.
+SIGNAL_BYTES = 8
+
 # Our type names → their names in `vendor.py`.
 TYPES = {
     **{"f32": "R_32F", "f16": "R_16F", "bf16": "R_16BF", "s8": "R_8I", "s32": "R_32I"},
@@ -64,7 +67,12 @@ class Runtime:
         self.count = count.value
         if self.number >= self.count:
             raise Unsupported(f"GPU number {self.number + 1} is needed, this process may use {self.count}")
-        self.activate()
+        if status := self.function("cudaSetDevice")(self.number):
+            raise Unavailable(
+                f"the {vendor.maker} GPU cannot be used: {self.status_text('cudaSetDevice', status)}",
+                "end other programs that use it: in exclusive mode it takes one process at a time",
+            )
+        Runtime._current = self
 
     def activate(self) -> None:
         """Make this GPU the current device."""
@@ -231,10 +239,8 @@ class Stall:
         self._gpu = gpu
         self._turn = 0
         self.reason: str | None = None
-        host, device = ctypes.c_void_p(), ctypes.c_void_p()
         try:
-            gpu.call("cudaHostAlloc", ctypes.byref(host), 64, gpu.vendor.HOST_MAPPED)
-            gpu.call("cudaHostGetDevicePointer", ctypes.byref(device), host, 0)
+            host, device = self._allocate()
             gpu.function("cuStreamWaitValue32_v2")
         except (LibraryError, Unsupported) as error:
             self.reason = str(error)
@@ -242,6 +248,19 @@ class Stall:
         self._word = ctypes.c_uint32.from_address(host.value or 0)
         self._word.value = 0
         self._device_address = device.value
+
+    def _allocate(self) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
+        """A word that host and stream see: its address for each."""
+        gpu, host, device = self._gpu, ctypes.c_void_p(), ctypes.c_void_p()
+        if gpu.vendor.SIGNAL_MEMORY is not None:
+            # HIP's documentation requires this kind of memory, which some GPUs do not have.
+            status = gpu.function("hipExtMallocWithFlags")(ctypes.byref(host), SIGNAL_BYTES, gpu.vendor.SIGNAL_MEMORY)
+            if status == 0:
+                return host, host
+            gpu.function("cudaGetLastError")()
+        gpu.call("cudaHostAlloc", ctypes.byref(host), 64, gpu.vendor.HOST_MAPPED)
+        gpu.call("cudaHostGetDevicePointer", ctypes.byref(device), host, 0)
+        return host, device
 
     @property
     def usable(self) -> bool:

@@ -141,7 +141,7 @@ class Nvml(Sensors):
         status = self._status("nvmlDeviceGetComputeRunningProcesses_v3", self._device, ctypes.byref(count), table)
         if status != 0:
             return count.value - 1 if status == MORE_PROCESSES else None
-        pids = {pid for i in range(count.value) if not _is_paused_rival(pid := table[i].pid)}
+        pids = {table[i].pid for i in range(count.value)}
         # In a container these are process numbers of the host, without our own: then one of them is this process.
         return len(pids - {os.getpid()}) - (0 if os.getpid() in pids or not pids else 1)
 
@@ -149,16 +149,6 @@ class Nvml(Sensors):
         value = kind()
         status = self._status(name, self._device, *arguments, ctypes.byref(value))
         return int(value.value) if status == 0 else None
-
-
-def _is_paused_rival(pid: int) -> bool:
-    """Whether a process is another one of ours that is stopped while this one measures: a rival of the same heat."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            state, parent = file.read().rpartition(")")[2].split()[:2]
-    except (OSError, ValueError):
-        return False
-    return state == "T" and int(parent) == os.getppid() and pid != os.getpid()
 
 
 # amdsmi.h of ROCm 6 and 7
@@ -223,13 +213,16 @@ class LoadReadings:
         self._watts: list[float] = []
         self._limits: set[str] = set()
         self._count = 0
+        self.last: tuple[float | None, float | None] = (None, None)
+        """Clock and power of the last reading."""
 
     def add(self, sensors: Sensors) -> None:
         """Read clock, limits and power."""
         self._count += 1
-        if (clock := sensors.clock_mhz("now")) is not None:
+        self.last = clock, watts = sensors.clock_mhz("now"), sensors.watts()
+        if clock is not None:
             self._clocks.append(clock)
-        if (watts := sensors.watts()) is not None:
+        if watts is not None:
             self._watts.append(watts)
         self._limits.update(sensors.limited_by() or ())
 

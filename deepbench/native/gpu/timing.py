@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
@@ -49,8 +51,8 @@ FINALISTS = 3
 # not again where a reading takes longer than that. (NVML needs 2 µs per value.)
 READ_EVERY_S = 5e-3
 
-# Most calls in a graph for energy.
-MOST_ENERGY_CALLS = 5000
+# A load of seconds is launched in slices of about this length, with at most so many calls.
+SLICE_S, MOST_SLICE_CALLS = 0.05, 5000
 
 
 class EventTimer:
@@ -65,16 +67,20 @@ class EventTimer:
         self._start, self._end = gpu.new_event(), gpu.new_event()
         self.clock = "events"
         """How the last sample was taken: `graph`, `stalled events` or `events`."""
+        self._settled: str | None = None
+        self._is_settled = False
         self._load = telemetry.LoadReadings()
         self._next_reading = 0.0
 
     def __call__(self, repeats: int) -> int:
-        self.clock = self._choose_clock(repeats * self._calls)
+        self.clock = self._settled or self._choose_clock(repeats * self._calls)
         elapsed = self._graph(repeats) if self.clock == "graph" else self._between(lambda: self._enqueue(repeats))
         first = self._call_s is None
         self._call_s = elapsed / 1e9 / (repeats * self._calls)
         if self.clock != "graph" and not first:  # the first call also loads kernels
             self._launch_s = self._last_launch_s / (repeats * self._calls)
+        if self._is_settled:
+            self._settled = self.clock
         return max(1, round(elapsed))
 
     def _choose_clock(self, calls: int) -> str:
@@ -164,10 +170,18 @@ class EventTimer:
         gpu.synchronize()
         return executable
 
-    def facts(self, sets: int, energy_s: float | None = None) -> dict[str, Any]:
-        """For the record: the clock, the time that a user sees, and joules per call over a window of `energy_s`.
+    def settle(self) -> None:
+        """The warm-up is over: from now on the clock stays the same, unless it fails.
 
-        One repeat is a call on each of so many `sets` of buffers.
+        Times near a limit between two clocks would otherwise alternate between them, with different errors.
+        """
+        self._is_settled = True
+
+    def facts(self, sets: int, energy_s: float | None = None, sustained_s: float | None = None) -> dict[str, Any]:
+        """For the record: the clock, the time that a user sees, and what a load of so many seconds shows.
+
+        One repeat is a call on each of so many `sets` of buffers. `energy_s`: joules per call; `sustained_s`: clock and
+        power over time.
         """
         short = self._call_s is not None and self._call_s < STALL_BELOW_S
         fallback = self._no_graph
@@ -179,8 +193,12 @@ class EventTimer:
             "during": self._load.facts(),
             "host_call_s": self._host_calls(sets),
         }
-        if energy_s is not None:
-            facts["energy"] = self._energy(sets, energy_s)
+        if energy_s is not None or sustained_s is not None:
+            load = self._hold(sets, max(energy_s or 0.0, sustained_s or 0.0))
+            if energy_s is not None:
+                facts["energy"] = load.energy()
+            if sustained_s is not None:
+                facts["sustained"] = load.sustained()
         return facts
 
     def _host_calls(self, sets: int) -> list[float]:
@@ -194,30 +212,63 @@ class EventTimer:
             samples.append(float(f"{(perf_counter_ns() - before) / 1e9 / sets:.7g}"))
         return samples
 
-    def _energy(self, sets: int, window_s: float) -> dict[str, Any] | None:
-        """Joules per call over a window of calls without a pause; None if the GPU does not measure energy."""
-        if self._sensors is None:
-            return None
-        at_once = min(0.05 / max(self._call_s or 0.05, 1e-7), MOST_ENERGY_CALLS)
+    def _energy_mj(self) -> float | None:
+        return None if self._sensors is None else self._sensors.energy_mj()
+
+    def _hold(self, sets: int, window_s: float) -> HeldLoad:
+        """Load the GPU with calls for so many seconds, without a longer pause than a launch."""
+        self._is_settled, self._settled = False, None  # so many calls may need another clock
+        at_once = min(SLICE_S / max(self._call_s or SLICE_S, 1e-7), MOST_SLICE_CALLS)
         repeats = max(1, round(at_once / self._calls))
         self(repeats)  # captures the graph before the window starts
-        self._load = telemetry.LoadReadings()
-        before, start, total = self._sensors.energy_mj(), perf_counter(), 0
-        if before is None:
+        self._load, slices, calls = telemetry.LoadReadings(), list[dict[str, Any]](), 0
+        before, start = self._energy_mj(), perf_counter()
+        while not slices or perf_counter() - start < window_s:
+            self._load.last, self._next_reading = (None, None), 0.0  # once in each slice
+            call_s = self(repeats) / 1e9 / repeats / sets
+            calls += repeats * sets
+            clock, watts = self._load.last
+            at_s = round(perf_counter() - start, 4)
+            slices.append({"at_s": at_s, "call_s": float(f"{call_s:.7g}"), "clock_mhz": clock, "watts": watts})
+        seconds, after = perf_counter() - start, self._energy_mj()
+        joules = None if before is None or after is None else (after - before) / 1e3
+        return HeldLoad(joules, calls, seconds, slices, self._load.facts())
+
+
+@dataclass(frozen=True)
+class HeldLoad:
+    """What some seconds of calls without a pause have shown."""
+
+    joules: float | None
+    """Of the board; None if it does not count them."""
+    calls: int
+    seconds: float
+    slices: list[dict[str, Any]]
+    during: dict[str, Any] | None
+
+    def energy(self) -> dict[str, Any] | None:
+        """Joules per call; None if the GPU does not count energy."""
+        if self.joules is None:
             return None
-        while perf_counter() - start < window_s:
-            self(repeats)
-            total += repeats
-        seconds, after = perf_counter() - start, self._sensors.energy_mj()
-        if after is None:
-            return None
-        joules, calls = (after - before) / 1e3, total * sets
         return {
-            "joules_per_call": joules / calls,
-            "calls": calls,
-            "window_s": seconds,
-            "watts": joules / seconds,
-            "during": self._load.facts(),
+            "joules_per_call": self.joules / self.calls,
+            "calls": self.calls,
+            "window_s": self.seconds,
+            "watts": self.joules / self.seconds,
+            "during": self.during,
+        }
+
+    def sustained(self) -> dict[str, Any]:
+        """Time per call in the second half of the load, when clocks have fallen, and the slices of all of it."""
+        late = self.slices[len(self.slices) // 2 :]
+        clocks = [s["clock_mhz"] for s in late if s["clock_mhz"] is not None]
+        return {
+            "call_s": median(s["call_s"] for s in late),
+            "clock_mhz": median(clocks) if clocks else None,
+            "calls": self.calls,
+            "window_s": self.seconds,
+            "slices": self.slices,
+            "during": self.during,
         }
 
 
@@ -270,23 +321,23 @@ class GroupTimer:
 
 def fastest(
     gpu: Runtime,
-    candidates: Sequence[Callable[[], Kernel]],
+    candidates: Mapping[str, Callable[[], Kernel]],
     load: Callable[[], None] | None = None,
     most_s: float = SEARCH_MOST_S,
-) -> tuple[int, dict[str, Any]]:
-    """Index of the fastest candidate, and facts about the search for the notes of a record.
+) -> tuple[str, dict[str, Any]]:
+    """Name of the fastest candidate, and facts about the search for the notes of a record.
 
     Candidates are created and timed in the library's own order for up to `most_s` seconds. Those that fail are skipped;
     `Unsupported` if all do. `load` fills the buffers that candidates share; without it each candidate loads its own.
     """
-    start, times, failures = perf_counter(), dict[int, float](), list[DeepBenchError]()
+    start, times, failures = perf_counter(), dict[str, float](), list[DeepBenchError]()
     if load is not None:
         load()
-    for i, create in enumerate(candidates):
+    for name, create in candidates.items():
         if times and perf_counter() - start > most_s:
             break
         try:
-            times[i] = _candidate_s(create(), load is None, 0.0 if times else RAISE_CLOCKS_S)
+            times[name] = _candidate_s(create(), load is None, 0.0 if times else RAISE_CLOCKS_S)
         except (LibraryError, Unsupported, OutOfMemory) as error:
             failures.append(gpu.explain(error) if isinstance(error, LibraryError) else error)
             gpu.function("cudaGetLastError")()
@@ -296,17 +347,41 @@ def fastest(
             raise errors[0]
         reason = failures[0] if failures else "the library proposes none"
         raise Unsupported(f"none of {len(candidates)} algorithms runs this: {reason}")
-    best = sorted(times, key=lambda i: times[i])[:FINALISTS]
+    best = sorted(times, key=lambda name: times[name])[:FINALISTS]
     if len(best) > 1:
-        final = {i: _candidate_s(candidates[i](), load is None, 0.0) for i in best}
-        best = sorted(final, key=lambda i: final[i])
+        final = {name: _candidate_s(candidates[name](), load is None, 0.0) for name in best}
+        best = sorted(final, key=lambda name: final[name])
+        times |= final
     notes = {
+        # Frameworks mostly run the first algorithm that a library proposes.
+        "proposed_first_s": times.get(next(iter(candidates))),
+        "chosen_s": times[best[0]],
         "algorithms_tried": len(times),
         "algorithms_failed": len(failures),
         "algorithms_proposed": len(candidates),
         "search_s": round(perf_counter() - start, 6),
     }
     return best[0], notes
+
+
+def refusal(
+    gpu: Runtime,
+    candidates: Mapping[str, Callable[[], Kernel]],
+    name: str,
+    load: Callable[[], None] | None = None,
+) -> str | None:
+    """Why the candidate that an earlier search chose cannot be used; None if it runs, and the clocks are high."""
+    if name not in candidates:
+        return "the library no longer proposes the algorithm that was chosen before"
+    try:
+        if load is not None:
+            load()
+        _candidate_s(candidates[name](), load is None, RAISE_CLOCKS_S)
+    except (LibraryError, Unsupported, OutOfMemory) as error:
+        gpu.function("cudaGetLastError")()
+        explained = gpu.explain(error) if isinstance(error, LibraryError) else error
+        return f"the algorithm that was chosen before does not run: {explained}"
+    return None
 
 
 def _candidate_s(kernel: Kernel, loads: bool, warm_up_s: float) -> float:

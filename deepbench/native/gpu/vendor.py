@@ -25,7 +25,7 @@ class VendorLibrary:
 
 def _nvidia(title: str, variable: str, file: str, folder: str, before: tuple[str, ...] = ()) -> VendorLibrary:
     """A library from PyPI's wheels for CUDA 13 and 12, a CUDA toolkit or conda."""
-    patterns = (f"nvidia/cu13/lib/{file}", f"nvidia/{folder}/lib/{file}", file)
+    patterns = (f"nvidia/cu[0-9]*/lib/{file}", f"nvidia/{folder}/lib/{file}", file)
     return VendorLibrary(title, variable, patterns, before)
 
 
@@ -89,6 +89,8 @@ class Cuda:
     TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
     STREAM_NON_BLOCKING, HOST_MAPPED, CAPTURE_RELAXED = 1, 2, 2
     WAIT_VALUE_GEQ = 0
+    SIGNAL_MEMORY: ClassVar[int | None] = None
+    """The flag of memory that a stream may wait for, where host memory will not do."""
     WAIT_MASK: ClassVar[tuple[int, ...]] = ()
     """Further arguments of the function that waits for a value."""
     CLOCK_KHZ, PROCESSORS = 13, 16
@@ -105,11 +107,17 @@ class Cuda:
 
     # cublasLt.h
     DESC_TRANSA, DESC_TRANSB = 3, 4
+    DESC_FAST_SUMS: ClassVar[int | None] = 25
+    """CUBLASLT_MATMUL_DESC_FAST_ACCUM, an int8_t: sums of 8-bit floats stay in the matrix units."""
     PREF_MAX_WORKSPACE = 1
     PREF_REDUCTIONS: ClassVar[tuple[int, int] | None] = (3, 2)
     """The attribute for reduction schemes, and its value COMPUTE_TYPE: keep partial sums in the compute type."""
     ALGORITHM_BYTES = 64
-    ALGORITHM_CONFIG: ClassVar[tuple[tuple[str, int], ...]] = (("id", 0), ("tile", 1), ("split_k", 2), ("stages", 6))
+    ALGORITHM_CONFIG: ClassVar[tuple[tuple[str, int], ...]] = (
+        *(("id", 0), ("tile", 1), ("split_k", 2), ("stages", 6)),
+        *(("reduction", 3), ("swizzling", 4), ("option", 5), ("inner_shape", 7), ("cluster_shape", 8)),
+    )
+    """cublasLtMatmulAlgoConfigAttributes_t: all together identify an algorithm, and the first four describe it."""
 
     # cusparse.h; the same in hipSPARSE
     SPARSE_OP_N, SPARSE_OP_T = 0, 1
@@ -178,6 +186,7 @@ class Hip(Cuda):
     OTHER_ARGUMENTS: ClassVar[dict[str, str]] = {"cuStreamWaitValue32_v2": "ppiii", "cublasLtGetVersion": "pp"}
     MISSING = ("cublasLtMatmulAlgoConfigGetAttribute", "cusparseLtGetErrorString")
     WAIT_MASK = (-1,)
+    SIGNAL_MEMORY = 2  # hipMallocSignalMemory
 
     CLOCK_KHZ, PROCESSORS = 5, 63
     MEMORY_CLOCK_KHZ, MEMORY_BUS_BITS = 60, 59
@@ -190,6 +199,7 @@ class Hip(Cuda):
     MATH_FULL_SUMS = None
 
     DESC_TRANSA, DESC_TRANSB = 0, 1
+    DESC_FAST_SUMS = None
     PREF_REDUCTIONS = None
     ALGORITHM_BYTES = 24
     ALGORITHM_CONFIG = ()

@@ -1,8 +1,10 @@
 /* Runtime, driver, NVML, AMD SMI, BLAS and BLASLt of the fake GPU. See fake.h. */
 #include "fake.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdarg.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +62,14 @@ double slowness(void)
 {
     const char *text = getenv("FAKE_GPU_SLOW");
     return text ? atof(text) : 0;
+}
+
+/* FAKE_GPU_POWER_CAP=SECONDS: after so much work the clock falls, and graphs take twice as long. */
+static double worked;
+static int is_capped(void)
+{
+    const char *text = getenv("FAKE_GPU_POWER_CAP");
+    return text && worked > atof(text);
 }
 
 double slow(void) { return getenv("FAKE_GPU_EVEN") ? 0 : 3e-4; }
@@ -131,9 +141,19 @@ static void wait_for(void *arguments)
 }
 
 #ifdef HIP
+/* Without signal memory, streams wait for host memory; with it, for nothing else. */
+static void *signal_memory;
+int hipExtMallocWithFlags(void **address, size_t bytes, unsigned flags)
+{
+    MAY_FAIL();
+    *address = signal_memory = calloc(1, bytes);
+    return bytes != 8 || flags != 2;
+}
 int hipStreamWaitValue32(void *s, void *address, uint32_t value, unsigned flags, uint32_t mask)
 {
-    if (mask != 0xFFFFFFFF)
+    if (mask != 0xFFFFFFFF || address < signal_memory || (signal_memory && address != signal_memory))
+        return 1;
+    if (!signal_memory && !fails("hipExtMallocWithFlags"))
         return 1;
 #else
 int cuStreamWaitValue32_v2(void *s, uint64_t address, uint32_t value, unsigned flags)
@@ -149,7 +169,21 @@ int cuStreamWaitValue32_v2(void *s, uint64_t address, uint32_t value, unsigned f
 
 static int cards(void) { const char *text = getenv("FAKE_GPU_CARDS"); return text ? atoi(text) : 1; }
 int RT(GetDeviceCount)(int *count) { *count = cards(); return fails(__func__); }
-int RT(SetDevice)(int device) { return device < 0 || device >= cards(); }
+/* FAKE_GPU_EXCLUSIVE=FILE: as in exclusive mode, one process at a time has the GPU; FILE is locked meanwhile. */
+static int is_busy(void)
+{
+    static int lock = -1;
+    const char *path = getenv("FAKE_GPU_EXCLUSIVE");
+    if (!path || lock >= 0)
+        return 0;
+    lock = open(path, O_RDWR | O_CREAT, 0600);
+    if (lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB))
+        return 0;
+    close(lock);
+    lock = -1;
+    return 1;
+}
+int RT(SetDevice)(int device) { return is_busy() ? 46 : device < 0 || device >= cards(); }
 const char *RT(GetErrorString)(int status) { return status == 100 ? "no device is detected" : "an error of the fake"; }
 int RT(GetLastError)(void) { return 0; }
 #ifdef HIP
@@ -289,8 +323,12 @@ int RT(GraphExecDestroy)(void *executable) { return 0; }
 static void run_graph(void *arguments)
 {
     struct queue *graph = *(struct queue **)arguments;
+    double start = gpu_now();
     for (struct task *task = graph->first; task; task = task->next)
         task->function(task->arguments);
+    if (is_capped())
+        spin(gpu_now() - start);
+    worked += gpu_now() - start;
 }
 
 int RT(GraphLaunch)(void *executable, void *s)
@@ -330,7 +368,7 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device)
     *device = &stream;
     return strcmp(bus, "0000:3B:00.0") != 0;
 }
-int nvmlDeviceGetClockInfo(void *device, int kind, unsigned *mhz) { *mhz = kind == 1 ? 900 : 2000; return 0; }
+int nvmlDeviceGetClockInfo(void *device, int kind, unsigned *mhz) { *mhz = kind == 1 ? is_capped() ? 700 : 900 : 2000; return 0; }
 int nvmlDeviceGetMaxClockInfo(void *device, int kind, unsigned *mhz) { *mhz = 1000; return 0; }
 int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { *milliwatts = 250000; return 0; }
 int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius) { *celsius = 40; return 0; }
@@ -368,7 +406,7 @@ int amdsmi_init(uint64_t flags) { return flags == 2 ? fails(__func__) : 1; }
 int amdsmi_get_processor_handle_from_bdf(uint64_t bus, void **device) { *device = &stream; return bus != 0x3B << 8; }
 int amdsmi_get_clock_info(void *device, int kind, unsigned *clocks)
 {
-    clocks[0] = kind ? 2000 : 900, clocks[1] = 500, clocks[2] = 1000;
+    clocks[0] = kind ? 2000 : is_capped() ? 700 : 900, clocks[1] = 500, clocks[2] = 1000;
     return kind != 0 && kind != 4;
 }
 int amdsmi_get_power_info(void *device, unsigned *power)
@@ -504,9 +542,14 @@ int BLAS(GemmEx, )(void *h, int a_t, int b_t, int m, int n, int k, const void *a
     return 0;
 }
 
-/* ---- BLASLt: three algorithms; the second is the fastest, the third always fails */
+/* ---- BLASLt: three algorithms; the second is the fastest (FAKE_GPU_BEST: the first), the third
+ * always fails (FAKE_GPU_REFUSED: this one) */
+static int refused_one(void) { const char *text = getenv("FAKE_GPU_REFUSED"); return text ? atoi(text) : 3; }
+static int slow_one(void) { return getenv("FAKE_GPU_BEST") ? 2 : 1; }
+static int lt_version(void) { const char *text = getenv("FAKE_GPU_LT_VERSION"); return text ? atoi(text) : 130100; }
 
-struct description { int compute, scale, a_t, b_t; };
+struct description { int compute, scale, a_t, b_t, fast; };
+enum { DESC_FAST = 25 };
 struct layout { int type; int64_t rows, columns, ld; };
 struct result {
     union { uint64_t words[ALGO_BYTES / 8]; int id; } algorithm;
@@ -518,19 +561,21 @@ struct result {
 
 int LT(Create)(void **created) { *created = &handle; return 0; }
 #ifdef HIP
-int LT(GetVersion)(void *h, int *version) { *version = 100000; return 0; }
+int LT(GetVersion)(void *h, int *version) { *version = lt_version(); return 0; }
 #else
-size_t LT(GetVersion)(void) { return 130100; }
+size_t LT(GetVersion)(void) { return lt_version(); }
 #endif
 int LT(MatmulDescCreate)(void **created, int compute, int scale)
 {
-    struct description d = {compute, scale, 0, 0};
+    struct description d = {compute, scale, 0, 0, 0};
     *created = memcpy(malloc(sizeof d), &d, sizeof d);
     return 0;
 }
 int LT(MatmulDescSetAttribute)(void *description, int attribute, const int *value, size_t bytes)
 {
     struct description *d = description;
+    if (attribute == DESC_FAST)
+        return !(bytes == 1 && (d->fast = *(const char *)value) == 1);
     *(attribute == DESC_A ? &d->a_t : &d->b_t) = *value == OP_T;
     return (attribute != DESC_A && attribute != DESC_B) || bytes != 4;
 }
@@ -566,7 +611,12 @@ int LT(MatmulAlgoGetHeuristic)(void *h, struct description *d, struct layout *a,
 }
 int LT(MatmulAlgoConfigGetAttribute)(struct result *algorithm, int attribute, int *value, size_t bytes, size_t *written)
 {
-    *value = attribute == 0 ? algorithm->algorithm.id : 7;
+    if (bytes != (attribute > 6 ? 2 : 4))
+        return 7;
+    if (bytes == 2)
+        *(uint16_t *)value = 7;
+    else
+        *value = attribute == 0 ? algorithm->algorithm.id : 7;
     *written = bytes;
     return 0;
 }
@@ -576,14 +626,16 @@ int LT(Matmul)(void *h, struct description *d, const void *alpha, const void *a,
     struct result *algorithm, void *workspace, size_t workspace_bytes, void *s)
 {
     MAY_FAIL();
-    if (algorithm->algorithm.id == 3 || c != out || s != &stream)
+    if (getenv("FAKE_GPU_CRASH") && al->type == R_E4M3)
+        abort();
+    if (algorithm->algorithm.id == refused_one() || c != out || s != &stream)
         return BLAS_NOT_SUPPORTED;
     int64_t m = ol->rows, n = ol->columns, k = d->a_t ? al->rows : al->columns;
-    logged("Matmul %d %d %lld %lld %lld lda=%lld types=%d,%d,%d compute=%d scale=%d algorithm=%d", d->a_t, d->b_t,
+    logged("Matmul %d %d %lld %lld %lld lda=%lld types=%d,%d,%d compute=%d scale=%d algorithm=%d fast=%d", d->a_t, d->b_t,
         (long long)m, (long long)n, (long long)k, (long long)al->ld, al->type, bl->type, cl->type, d->compute, d->scale,
-        algorithm->algorithm.id);
+        algorithm->algorithm.id, d->fast);
     struct gemm g = {d->a_t, d->b_t, al->type, bl->type, cl->type, d->compute, m, n, k, al->ld, bl->ld, cl->ld,
-        scalar(alpha, d->compute), scalar(beta, d->compute), algorithm->algorithm.id == 1 ? 3e-3 : 0, a, b, out};
+        scalar(alpha, d->compute), scalar(beta, d->compute), algorithm->algorithm.id == slow_one() ? 3e-3 : 0, a, b, out};
     submit(gemm, &g, sizeof g);
     return 0;
 }

@@ -64,6 +64,16 @@ int SPARSELT(MatmulAlgSelectionInit)(void *h, void *selection, void *description
 {
     return store(selection, &algorithm, sizeof algorithm);
 }
+/* Only the algorithm that a search finds, and the one before it, exist. */
+int SPARSELT(MatmulAlgSetAttribute)(void *h, int *selection, int attribute, const int *value, size_t bytes)
+{
+    MAY_FAIL();
+    if (!attribute && *value && *value != SEARCHED)
+        return INVALID;
+    if (!attribute)
+        *selection = *value;
+    return bytes != 4 || (attribute && attribute != 3);
+}
 int SPARSELT(MatmulAlgGetAttribute)(void *h, int *selection, int attribute, int *value, size_t bytes)
 {
     *value = attribute ? 1 : *selection;
@@ -71,7 +81,7 @@ int SPARSELT(MatmulAlgGetAttribute)(void *h, int *selection, int attribute, int 
 }
 int SPARSELT(MatmulPlanInit)(void *h, void *memory, struct product *product, void *selection)
 {
-    struct plan plan = {product, selection, 0};
+    struct plan plan = {product, selection, *(int *)selection};
     return store(memory, &plan, sizeof plan);
 }
 int SPARSELT(MatmulGetWorkspace)(void *h, struct plan *plan, size_t *bytes)

@@ -1,9 +1,17 @@
 """What can go wrong on a GPU: no driver, no memory, errors, an endless stall, graphs that cannot be captured."""
 
+import re
+import shutil
+import sys
+from pathlib import Path
+
 import pytest
 
 from deepbench.measuring.parent import open_backend
+from deepbench.native import library
+from deepbench.native.gpu.vendor import CUDA, HIP
 from deepbench.plan.modes import Rules
+from tests.conftest import ROOT
 
 CASE = "gemm m=64 n=48 k=80 forward f32 cublas threads=1"
 SMALL = "gemm m=8 n=8 k=8 forward f32 cublas threads=1"
@@ -178,3 +186,61 @@ def test_an_f32_rate_above_the_gpus_peak_is_wrong():
 
     assert "wrong" == judged["status"]
     assert "peak" in judged["reason"]
+
+
+@pytest.mark.parametrize("signal", ["works", "is missing"])
+def test_a_stream_of_hip_waits_for_signal_memory_where_there_is_any(gpu, signal):
+    """The fake, as HIP's documentation says, does not wait for other memory."""
+    failing = {} if signal == "works" else {"FAKE_GPU_FAIL": "hipExtMallocWithFlags=1"}
+    record = gpu(SMALL.replace("cublas", "hipblas"), FAKE_GPU_SLOW=HELD, **failing)
+
+    assert "stalled events" == device_of(record)["clock"]
+    assert record["measurement"]["device"]["fallback"] is None
+
+
+def test_hipblas_2_takes_other_types_and_is_refused(gpu, fakes, monkeypatch, tmp_path):
+    answers = {}
+    for version in ("2.4.60400", "3.0.70000"):
+        path = tmp_path / f"libhipblas.so.{version}"
+        shutil.copy(fakes["hip"], path)
+        for entry in HIP.libraries.values():
+            monkeypatch.setenv(entry.variable, str(path))
+        answers[version] = open_backend("hipblas", 60)
+
+    assert "hipBLAS 3 or newer (ROCm 7) is needed" in answers["2.4.60400"]["unavailable"]["reason"]
+    assert "found version 2.4.60400" in answers["2.4.60400"]["unavailable"]["reason"]
+    assert "library" in answers["3.0.70000"], answers
+
+
+def test_hipblas_before_3_5_has_the_version_of_its_file(gpu, monkeypatch):
+    from deepbench.backends.hipblas import HipBLAS
+    from deepbench.core.errors import Unsupported
+
+    def number(*_):
+        raise Unsupported("this hipBLAS has no hipblasGetVersion")
+
+    backend = HipBLAS()
+    backend.handle = None
+    monkeypatch.setattr(backend, "number", number)
+    monkeypatch.setattr(backend, "_version_of_file", lambda: "3.0.70000")
+
+    assert "3.0.70000" == backend.version()
+
+
+def test_libraries_of_nvidia_have_upper_bounds():
+    lines = (ROOT / "pyproject.toml").read_text()
+    found = re.findall(r'"(nvidia-[^"]*)"', lines)
+
+    assert len(found) >= 16
+    assert [] == [requirement for requirement in found if ",<" not in requirement]
+
+
+def test_libraries_of_any_cuda_version_are_found(tmp_path, monkeypatch):
+    for folder in ("cu13", "cu14"):
+        (tmp_path / "site-packages/nvidia" / folder / "lib").mkdir(parents=True)
+        (tmp_path / "site-packages/nvidia" / folder / f"lib/libcublas.so.{folder[2:]}").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site-packages")])
+    monkeypatch.delenv("DEEPBENCH_CUBLAS_PATH", raising=False)
+    found = library.candidates("DEEPBENCH_CUBLAS_PATH", CUDA.libraries["blas"].patterns)
+
+    assert ["libcublas.so.14", "libcublas.so.13"] == [Path(p).name for p in found if str(tmp_path) in p]

@@ -1,6 +1,13 @@
 """GEMM through the fake libraries of both vendors: answers, arguments, the choice of an algorithm."""
 
+import re
+
 import pytest
+
+from deepbench.core.case import parse_case
+from deepbench.measuring.heat import measure_case
+from deepbench.results.summary import summarize
+from tests.native.gpu.conftest import QUICK
 
 GEMM = "gemm m=48 n=32 k=64"
 NAMES = {"cuda": ("cublas", "cublaslt"), "hip": ("hipblas", "hipblaslt")}
@@ -68,6 +75,43 @@ def test_8_bit_floats_need_a_transposed(gpu, precision, backend):
     assert ("ok", "ok") == (transposed["status"], packed["status"]), (transposed["reason"], packed["reason"])
     assert "unsupported" == plain["status"]
     assert "8-bit kernels for a_t=1 (or weights=packed)" in plain["reason"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "types", "fast"),
+    [("", "28,28,0", 0), ("result=narrow beta=0", "28,28,14", 0), ("accumulate=fast result=narrow", "28,28,14", 1)],
+)
+def test_results_and_sums_of_8_bit_floats_are_settings(gpu, tmp_path, settings, types, fast):
+    text = f"gemm m=32 n=17 k=48 a_t=1 forward f8e4m3 cublaslt threads=1 {settings}"
+    record = gpu(text, FAKE_GPU_LOG=str(tmp_path / "log"))
+
+    assert ("ok", None) == (record["status"], record["reason"])
+    log = (tmp_path / "log").read_text()
+    assert f"types={types} " in log
+    assert {str(fast)} == set(re.findall(r"fast=(\d)", log))
+    assert all(word in record["case"] for word in settings.split())
+    (summary,) = summarize([record])
+    assert all(word in summary.problem_title for word in settings.split())
+    narrow, beta = "narrow" in settings, "beta=0" not in settings
+    assert 32 * 48 + 17 * 48 + 32 * 17 * (2 if narrow else 4) * (1 + beta) == record["traffic_bytes"]
+
+
+def test_amd_has_no_faster_sums_of_8_bit_floats(gpu):
+    record = gpu("gemm m=32 n=17 k=48 a_t=1 forward f8e4m3 hipblaslt threads=1 accumulate=fast")
+
+    assert ("unsupported", "hipBLASLt has no faster sums; choose accumulate=full") == (
+        record["status"],
+        record["reason"],
+    )
+
+
+def test_other_precisions_and_libraries_have_no_faster_sums(deepbench, tmp_path):
+    words = ("gemm m=3 n=4 k=5", "--set", "accumulate=full,fast", "--backend", "cublaslt", "--precision", "f32,f8e4m3")
+    lines = deepbench("list", *words).stdout.splitlines()
+
+    assert 3 == len([line for line in lines if " cublaslt " in line])
+    record = measure_case(parse_case("gemm m=3 n=4 k=5 forward f32 cublas threads=1 accumulate=fast"), 1, QUICK, 60.0)
+    assert record["status"] in ("unsupported", "unavailable")
 
 
 def test_partial_sums_of_16_bit_results_stay_in_f32(gpu, tmp_path):

@@ -89,7 +89,7 @@ class Program:
 
         def turn(_: Value, before: list[Value]) -> list[Value]:
             named = dict(zip(values, before, strict=True))
-            after = named | self.body(named)
+            after = {**named, **self.body(named)}
             return before[0].lines.kept([*_fed_back(after, self.outputs).values()])
 
         lines = next(iter(values.values())).lines

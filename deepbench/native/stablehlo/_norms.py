@@ -19,9 +19,7 @@ def normalized(x: Value, axes: Sequence[int], centered: bool = True) -> tuple[Va
     return z * over_deviation(square), mean, square
 
 
-def gradients(
-    x: Value, g: Value, mean: Value | None, square: Value, axes: Sequence[int]
-) -> tuple[Value, Value]:
+def gradients(x: Value, g: Value, mean: Value | None, square: Value, axes: Sequence[int]) -> tuple[Value, Value]:
     """The gradient of x from `g`, that of the normalized parts; and these."""
     over = over_deviation(square)
     z = (x.to("f32") if mean is None else x.to("f32") - mean) * over

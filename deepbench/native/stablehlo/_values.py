@@ -6,7 +6,7 @@ Shapes of operands need not be equal: as in NumPy, sizes of 1 are repeated, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 # Types of elements in texts.
@@ -108,7 +108,9 @@ class Value:
     def apply(self, operation: str, *others: Value | float) -> Value:
         """An operation of elements, such as `maximum`."""
         values = _alike(self, *others)
-        return self.lines.write(f"stablehlo.{operation} {_names(values)} : {values[0].type}", values[0].shape, self.kind)
+        return self.lines.write(
+            f"stablehlo.{operation} {_names(values)} : {values[0].type}", values[0].shape, self.kind
+        )
 
     def __add__(self, other: Value | float) -> Value:
         return self.apply("add", other)
@@ -284,66 +286,3 @@ def _names(values: Sequence[Value]) -> str:
 
 def _types(values: Sequence[Value]) -> str:
     return ", ".join(value.type for value in values)
-
-
-@dataclass(frozen=True)
-class Window:
-    """Windows along one axis."""
-
-    size: int = 1
-    stride: int = 1
-    low: int = 0
-    high: int = 0
-    """Padding before the first element and after the last."""
-    dilation: int = 1
-    """Distance of the elements."""
-
-
-def convolution(
-    left: Value,
-    right: Value,
-    numbers: str,
-    window: Mapping[str, Sequence[object]],
-    shape: Sequence[int],
-    kind: str,
-    groups: int = 1,
-    batch_groups: int = 1,
-) -> Value:
-    """A convolution; `numbers` are those of its dimensions, such as `[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]`."""
-    how = ", ".join(f"{name} = {[list(v) if isinstance(v, tuple) else v for v in of]}" for name, of in window.items())
-    highest = ", ".join(["#stablehlo<precision HIGHEST>"] * 2)
-    text = f"stablehlo.convolution({_names((left, right))}) dim_numbers = {numbers}, window = {{{how}}} "
-    text += f"{{batch_group_count = {batch_groups} : i64, feature_group_count = {groups} : i64, "
-    text += f"precision_config = [{highest}]}} : ({_types((left, right))}) -> {tensor(shape, kind)}"
-    return left.lines.write(text, shape, kind)
-
-
-def windows(x: Value, operation: str, start: float, axes: Sequence[Window]) -> Value:
-    """`operation` of all numbers of each window."""
-    initial = x.lines.constant(start, (), x.kind)
-    total = [(n - 1) * axis.dilation + 1 + axis.low + axis.high for n, axis in zip(x.shape, axes, strict=True)]
-    shape = [(n - axis.size) // axis.stride + 1 for n, axis in zip(total, axes, strict=True)]
-    lists = {"window_dimensions": [a.size for a in axes], "window_strides": [a.stride for a in axes]}
-    lists["base_dilations"] = [a.dilation for a in axes]
-    how = ", ".join(f"{name} = array<i64: {', '.join(map(str, of))}>" for name, of in lists.items())
-    text = f'"stablehlo.reduce_window"({_names((x, initial))}) <{{{how}, {_padding(axes)}}}> '
-    text += f"{x.lines.function(operation, x.kind)} : ({_types((x, initial))}) -> "
-    return x.lines.write(text + tensor(shape, x.kind), shape, x.kind)
-
-
-def scatter_to_largest(x: Value, values: Value, axes: Sequence[Window]) -> Value:
-    """Zeros, with the value of each window added where its largest number is: the first of equal ones."""
-    zero, scalar = x.lines.constant(0, (), x.kind), tensor((), x.kind)
-    one, two, go = x.lines.name(), x.lines.name(), x.lines.name()
-    lists = {"window_dimensions": [a.size for a in axes], "window_strides": [a.stride for a in axes]}
-    how = ", ".join(f"{name} = array<i64: {', '.join(map(str, of))}>" for name, of in lists.items())
-    text = f'"stablehlo.select_and_scatter"({_names((x, values, zero))}) <{{{how}, {_padding(axes)}}}> '
-    text += f"({{\n^bb0({one}: {scalar}, {two}: {scalar}):\n"
-    text += f"{go} = stablehlo.compare GE, {one}, {two} : ({scalar}, {scalar}) -> tensor<i1>\n"
-    text += f"stablehlo.return {go} : tensor<i1>\n}}, {x.lines.function('add', x.kind).removeprefix('(')}"
-    text += f" : ({_types((x, values, zero))}) -> {x.type}"
-    return x.lines.write(text, x.shape, x.kind)
-
-
-def _padding(axes: Sequence[Window]) -> str:
-    return f"padding = dense<{[[a.low, a.high] for a in axes]}> : tensor<{len(axes)}x2xi64>"

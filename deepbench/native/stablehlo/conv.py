@@ -1,10 +1,11 @@
-"""Convolutions, with gradients as XLA recognizes them: the data gradient has a reversed filter, not reversed windows."""
+"""Convolutions. Gradients are written as XLA recognizes them: that of data reverses the filter, not the windows."""
 
 from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
-from deepbench.native.stablehlo._values import Value, convolution
+from deepbench.native.stablehlo._values import Value
+from deepbench.native.stablehlo._windows import ANY_LAYOUT, Window, convolution
 from deepbench.ops.conv.problem import RANGES, is_quantized, quantization_scale
 
 FLOATS = ("f32", "bf16", "f16")
@@ -12,75 +13,75 @@ SERVES = {"forward": (*FLOATS, "i8"), "backward_data": FLOATS, "backward_weights
 
 
 def body(case: Case, arrays: Values) -> Values:
-    """One convolution, and the bias."""
-    refuse(case.settings["layout"] == "any", "the layout of arguments is that of the text; choose layout=nchw or nhwc")
-    result = next(name for name in ("y", "dx", "dw") if name in arrays)
-    narrow = case.direction == "forward" and ("b" in arrays or is_quantized(case))
-    kind = case.precision.accumulate if narrow else arrays[result].kind
-    found = {"y": _forward, "dx": _backward_data, "dw": _backward_weights}[result](case, arrays, kind)
-    axes = [i for i in range(len(found.shape)) if i != _channels(case, len(found.shape))]
+    """One convolution, and the bias. It has the type of the result if nothing follows it."""
+    refuse(case.settings["layout"] == "any", ANY_LAYOUT)
+    name, write = {
+        "forward": ("y", _forward),
+        "backward_data": ("dx", _backward_data),
+        "backward_weights": ("dw", _backward_weights),
+    }[case.direction]
+    result = arrays[name]
+    is_last = "b" not in arrays and not is_quantized(case)
+    found = write(case, arrays, result.kind if is_last else case.precision.accumulate)
+    channels = _channels(case, result)
     if "b" in arrays:
-        found = found + arrays["b"].reshape(*(1 if i in axes else n for i, n in enumerate(found.shape)))
+        found = found + arrays["b"].reshape(*(n if i == channels else 1 for i, n in enumerate(result.shape)))
     if is_quantized(case):
-        scaled = (found.to("f32") * quantization_scale(case)).apply("round_nearest_even")
         low, high = RANGES[case.precision.data]
+        scaled = (found.to("f32") * quantization_scale(case)).apply("round_nearest_even")
         found = scaled.apply("maximum", low).apply("minimum", high)
-    sums = {"db": arrays["dy"].to("f32").sum(*axes)} if "db" in arrays else {}
-    return {result: found.to(arrays[result].kind), **{n: v.to(arrays[n].kind).reshape(-1) for n, v in sums.items()}}
+    outputs = {name: found.to(result.kind)}
+    if "db" in arrays:
+        axes = (i for i in range(len(result.shape)) if i != channels)
+        outputs["db"] = arrays["dy"].to("f32").sum(*axes).to(arrays["db"].kind).reshape(-1)
+    return outputs
 
 
 def _forward(case: Case, arrays: Values, kind: str) -> Value:
-    p, (x, w, y) = case.problem, _numbers(case, "bf", "oi", "bf")
-    pads = [(pad, pad) for pad in _of(case, p.pad)]
-    window = {"stride": _of(case, p.stride), "pad": pads, "rhs_dilate": _of(case, p.dilation)}
-    return convolution(arrays["x"], arrays["w"], f"{x}x{w}->{y}", window, arrays["y"].shape, kind, groups=p.groups)
+    p, result = case.problem, (arrays["y"].shape, kind)
+    axes = [Window(f, stride, pad, pad, apart) for _, _, f, pad, stride, apart in _sizes(case)]
+    return convolution(arrays["x"], arrays["w"], _numbers(case, "bf", "oi", "bf"), axes, result, groups=p.groups)
 
 
 def _backward_data(case: Case, arrays: Values, kind: str) -> Value:
-    p, (dy, w, dx) = case.problem, _numbers(case, "bf", "io", "bf")
-    pads = []
-    for size, out, f, pad, stride, dilation in _sizes(case):
-        low = (f - 1) * dilation - pad
-        pads.append((low, size - ((out - 1) * stride + 1) - low + (f - 1) * dilation))
-    window = {"pad": pads, "lhs_dilate": _of(case, p.stride), "rhs_dilate": _of(case, p.dilation)}
-    shape = arrays["w"].shape
-    axis = _channels(case, len(shape))
-    filters = arrays["w"].reversed(*(i for i in range(len(shape)) if i not in (0, axis)))
+    p, w, axes = case.problem, arrays["w"], []
+    for size, out, f, pad, stride, apart in _sizes(case):
+        low = (f - 1) * apart - pad
+        high = size - 1 - (out - 1) * stride + pad
+        axes.append(Window(f, 1, low, high, apart, stride))
+    channels = _channels(case, w)
+    filters = w.reversed(*(i for i in range(1, len(w.shape)) if i != channels))
     if p.groups > 1:  # (k, c / groups) becomes (k / groups, c)
-        filters = filters.reshape(p.groups, p.k // p.groups, *shape[1:])
-        order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)]
-        whole = [p.k // p.groups, *shape[1:]]
-        whole[axis] = p.c
-        filters = filters.transpose(*order).reshape(*whole)
-    return convolution(arrays["dy"], filters, f"{dy}x{w}->{dx}", window, arrays["dx"].shape, kind, groups=p.groups)
+        order = [*range(1, channels + 1), 0, *range(channels + 1, len(w.shape) + 1)]
+        shape = (p.k // p.groups, *(p.c if i == channels else w.shape[i] for i in range(1, len(w.shape))))
+        filters = filters.reshape(p.groups, p.k // p.groups, *w.shape[1:]).transpose(*order).reshape(*shape)
+    result = arrays["dx"].shape, kind
+    return convolution(arrays["dy"], filters, _numbers(case, "bf", "io", "bf"), axes, result, groups=p.groups)
 
 
 def _backward_weights(case: Case, arrays: Values, kind: str) -> Value:
-    p, (x, dy, dw) = case.problem, _numbers(case, "fb", "io", "fb")
-    pads = [
-        (pad, (f - 1) * dilation + (out - 1) * stride + 1 - size - pad)
-        for size, out, f, pad, stride, dilation in _sizes(case)
-    ]
-    window = {"stride": _of(case, p.dilation), "pad": pads, "rhs_dilate": _of(case, p.stride)}
-    shape = arrays["dw"].shape
-    return convolution(arrays["x"], arrays["dy"], f"{x}x{dy}->{dw}", window, shape, kind, batch_groups=p.groups)
-
-
-def _of(case: Case, sizes: tuple[int, int, int]) -> list[int]:
-    return list(sizes[3 - case.problem.dimensions :])
+    axes, groups, result = [], case.problem.groups, (arrays["dw"].shape, kind)
+    for size, out, f, pad, stride, apart in _sizes(case):
+        axes.append(Window(out, apart, pad, (f - 1) * apart + (out - 1) * stride + 1 - size - pad, stride))
+    numbers = _numbers(case, "fb", "io", "fb")
+    return convolution(arrays["x"], arrays["dy"], numbers, axes, result, batch_groups=groups)
 
 
 def _sizes(case: Case) -> list[tuple[int, ...]]:
+    """Of each dimension: image, result, filter, padding, stride and dilation."""
     p = case.problem
-    return [*zip(*(_of(case, s) for s in (p.image, p.output, p.filter, p.pad, p.stride, p.dilation)), strict=True)]
+    return [*zip(p.image, p.output, p.filter, p.pad, p.stride, p.dilation, strict=True)][3 - p.dimensions :]
 
 
-def _channels(case: Case, rank: int) -> int:
-    return rank - 1 if case.settings["layout"] == "nhwc" else 1
+def _channels(case: Case, array: Value) -> int:
+    return len(array.shape) - 1 if case.settings["layout"] == "nhwc" else 1
 
 
-def _numbers(case: Case, *names: str) -> list[str]:
-    """The meaning of the axes of each array: two letters, and the numbers of the dimensions of the image."""
+def _numbers(case: Case, *arrays: str) -> str:
+    """The meaning of the axes of three arrays, from two letters of each."""
     spatial = [str(i) for i in range(case.problem.dimensions)]
     last = case.settings["layout"] == "nhwc"
-    return [f"[{', '.join([a, *spatial, b] if last else [a, b, *spatial])}]" for a, b in names]
+    left, right, result = (
+        f"[{', '.join([array[0], *spatial, array[1]] if last else [array[0], array[1], *spatial])}]" for array in arrays
+    )
+    return f"{left}x{right}->{result}"

@@ -1,4 +1,4 @@
-"""Recurrent layers: one product for all inputs of a layer, and a loop over its steps. Sums and cell states are in f32."""
+"""Recurrent layers: one product for all inputs of a layer, and a loop over its steps. Cell states are in f32."""
 
 from __future__ import annotations
 

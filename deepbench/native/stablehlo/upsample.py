@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
+from deepbench.native.stablehlo._windows import ANY_LAYOUT
 
 SERVES = dict.fromkeys(("forward", "backward"), ("f32", "bf16", "f16"))
 
 
 def body(case: Case, arrays: Values) -> Values:
     """Squares have axes of their own."""
-    refuse(case.settings["layout"] == "any", "the layout of arguments is that of the text; choose layout=nchw or nhwc")
+    refuse(case.settings["layout"] == "any", ANY_LAYOUT)
     p, f = case.problem, case.problem.scale
     last = case.settings["layout"] == "nhwc"
     axes = (2, 4) if last else (3, 5)

@@ -43,7 +43,7 @@ def body(case: Case, arrays: Values) -> Values:
 def _keys(case: Case, arrays: Values, name: str) -> Value:
     """Keys or values in the type of the data, out of their pages if there are any."""
     p, array = case.problem, arrays[name].to(arrays["q"].kind)
-    if not p.page:
+    if "page_table" not in arrays:
         return array
     together = array.rows(arrays["page_table"]).transpose(0, 2, 1, 3, 4)  # (batch, kv_heads, pages, page, size)
     return together.reshape(p.batch, p.kv_heads, -1, array.shape[3]).part(2, 0, p.keys)

@@ -15,7 +15,7 @@ RARE = ("cache_type",)
 
 def body(case: Case, arrays: Values) -> Values:
     """The heads of a group have an axis of their own: (batch, kv_heads, group, queries, size)."""
-    refuse(case.settings["algorithm"] == "graph", "there are no graphs of attention; choose algorithm=default")
+    refuse(case.settings["algorithm"] != "default", "there is one text of attention; choose algorithm=default")
     p, kind = case.problem, arrays["q"].kind
 
     def of_groups(name: str) -> Value:

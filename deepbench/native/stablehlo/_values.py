@@ -12,7 +12,7 @@ from dataclasses import dataclass
 # Types of elements in texts.
 ELEMENTS = {
     **{"s8": "i8", "u8": "ui8", "s32": "i32", "s64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32"},
-    **{"f64": "f64", "f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2", "bool": "i1"},
+    **{"f64": "f64", "f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2", "bool": "i1", "s4": "i4"},
 }
 FLOATS = ("f32", "bf16", "f16")
 
@@ -152,6 +152,10 @@ class Value:
             return self
         return self._reshaped("convert", self.shape, kind=kind)
 
+    def halves(self) -> Value:
+        """The signed integers of 4 bits in bytes, the lower half of a byte first, along a new axis."""
+        return self._reshaped("bitcast_convert", (*self.shape, 2), kind="s4")
+
     def reshape(self, *shape: int) -> Value:
         """In another shape; -1 stands for what is left."""
         if -1 in shape:
@@ -253,6 +257,14 @@ class Value:
         text += self.lines.function("add", self.kind)
         text += f" : ({_types((self, places, values))}) -> {self.type}"
         return self.lines.write(text, self.shape, self.kind)
+
+    def top(self, k: int) -> tuple[Value, Value]:
+        """The k largest numbers along the last axis, the largest first, and their places."""
+        shape = (*self.shape[:-1], k)
+        values, places = (Value(self.lines, self.lines.name(), shape, kind) for kind in (self.kind, "s32"))
+        text = f"chlo.top_k({self.name}, k = {k}) : {self.type} -> ({values.type}, {places.type})"
+        self.lines.text.append(f"{values.name}, {places.name} = {text}")
+        return values, places
 
     def _reduced(self, operation: str, start: float, axes: Sequence[int]) -> Value:
         initial = self.lines.constant(start, (), self.kind)

@@ -14,7 +14,7 @@ from deepbench.core.errors import Unavailable
 from deepbench.core.kernel import Queue
 from deepbench.native.hlo import keeps_loop
 from deepbench.native.library import compiled
-from deepbench.native.stablehlo import EMPTY, EMPTY_SIZE, Program, element_of, first_element
+from deepbench.native.stablehlo import EMPTY, EMPTY_SIZE, HloProgram, element_of, first_element
 
 
 class _Chain(ctypes.Structure):
@@ -110,7 +110,7 @@ class Chain:
 class ProgramQueue(Queue):
     """The calls of a program: single executions, and a loop of many in one."""
 
-    def __init__(self, client: Client, program: Program, arguments: Arguments, on_host: bool) -> None:
+    def __init__(self, client: Client, program: HloProgram, arguments: Arguments, on_host: bool) -> None:
         self._client, self._program, self.arguments, self.on_host = client, program, arguments, on_host
         self.executable = client.compile(program.whole())
         self._chain = Chain(self.executable, arguments)

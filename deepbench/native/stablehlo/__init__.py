@@ -2,7 +2,7 @@
 
 One file per operation has the precisions that it `SERVES` in each direction, and a function `body(case, arrays)`: it
 gets the arrays of the operation as values (`_values.py`), calculates with them, and returns the value of each output.
-`Program` makes texts of it. They return the outputs in the place of arguments: so no memory is allocated, and an
+`HloProgram` makes texts of it. They return the outputs in the place of arguments: so no memory is allocated, and an
 execution whose outputs are arguments of the next cannot begin before the one before has ended.
 """
 
@@ -18,13 +18,13 @@ from typing import Any, TypeAlias
 from deepbench.core.backend import Mark
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.native.stablehlo._values import FLOATS, Lines, Value, tensor
+from deepbench.native.stablehlo._values import FLOATS, HloLines, Value, tensor
 
 Values: TypeAlias = "Mapping[str, Value]"
 
 
 @dataclass(frozen=True)
-class Text:
+class HloText:
     """One operation: what it serves, and the function that writes its body."""
 
     marks: tuple[Mark, ...]
@@ -32,12 +32,12 @@ class Text:
 
 
 @cache
-def texts() -> dict[str, Text]:
+def texts() -> dict[str, HloText]:
     """Every operation that has a file here, by name."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
     modules = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
     return {
-        name: Text(
+        name: HloText(
             tuple(Mark(name, kinds, (way,), getattr(module, "RARE", ())) for way, kinds in module.SERVES.items()),
             module.body,
         )
@@ -59,7 +59,7 @@ def refuse(condition: bool, reason: str) -> None:
 
 
 @dataclass(frozen=True)
-class Program:
+class HloProgram:
     """The calculation of a case, and the shape and the type of each array."""
 
     arrays: Mapping[str, tuple[tuple[int, ...], str]]
@@ -97,7 +97,7 @@ class Program:
         return self._text(dict(zip(values, after, strict=True)), values)
 
     def _arguments(self) -> dict[str, Value]:
-        lines = Lines()
+        lines = HloLines()
         return {name: lines.argument(name, *array) for name, array in self.arrays.items()}
 
     def _text(self, results: Values, values: Values) -> str:
@@ -110,20 +110,20 @@ class Program:
         return f"{head}\n{lines}\nreturn {', '.join(names)} : {returned}\n}}\n"
 
 
-def program(case: Case, arrays: Mapping[str, Any]) -> Program:
+def program(case: Case, arrays: Mapping[str, Any]) -> HloProgram:
     """The program of a case; `Unsupported` where its operation has no text, or not with these settings."""
     if case.settings.get("weights") == "packed":
         raise Unsupported("a compiled program chooses the layout of its operands itself; choose weights=plain")
     write = texts()[case.op].body
     shapes = {name: (array.shape, element_of(array)) for name, array in arrays.items()}
-    lines = Lines()
+    lines = HloLines()
     results = write(case, {name: lines.argument(name, *array) for name, array in shapes.items()})
     wrong = {name: value.type for name, value in results.items() if value.type != tensor(*shapes[name])}
     if wrong:
         raise TypeError(f"the text of {case.op} has results of other types than its arrays: {wrong}")
     outputs = [name for name in shapes if name in results]
     order = [*(name for name in shapes if name not in results), *outputs]
-    return Program({name: shapes[name] for name in order}, outputs, lambda values: write(case, values))
+    return HloProgram({name: shapes[name] for name in order}, outputs, lambda values: write(case, values))
 
 
 def _fed_back(values: Values, outputs: Sequence[str]) -> dict[str, Value]:

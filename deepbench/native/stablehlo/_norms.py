@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepbench.core.rows import EPSILON
-from deepbench.native.stablehlo._values import Value
+from deepbench.native.stablehlo._values import FLOATS, Value
 
-SERVES = dict.fromkeys(("forward", "backward"), ("f32", "bf16", "f16"))
+SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
 
 def normalized(x: Value, axes: Sequence[int], centered: bool = True) -> tuple[Value, Value | None, Value]:

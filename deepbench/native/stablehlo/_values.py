@@ -25,7 +25,7 @@ def tensor(shape: Sequence[int], kind: str) -> str:
     return f"tensor<{''.join(f'{n}x' for n in shape)}{ELEMENTS[kind]}>"
 
 
-class Lines:
+class HloLines:
     """The lines of a program so far."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Lines:
 class Value:
     """One value: its name, and the shape and the type of its elements."""
 
-    lines: Lines
+    lines: HloLines
     name: str
     shape: tuple[int, ...]
     kind: str

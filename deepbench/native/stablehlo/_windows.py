@@ -12,7 +12,7 @@ ANY_LAYOUT = "the arguments of a program have the layout of its text; choose lay
 
 
 @dataclass(frozen=True)
-class Window:
+class HloWindow:
     """Windows along one axis."""
 
     size: int = 1
@@ -30,7 +30,7 @@ def convolution(
     left: Value,
     right: Value,
     numbers: str,
-    axes: Sequence[Window],
+    axes: Sequence[HloWindow],
     result: tuple[Sequence[int], str],
     groups: int = 1,
     batch_groups: int = 1,
@@ -49,7 +49,7 @@ def convolution(
     return left.lines.write(text, *result)
 
 
-def windows(x: Value, operation: str, start: float, axes: Sequence[Window]) -> Value:
+def windows(x: Value, operation: str, start: float, axes: Sequence[HloWindow]) -> Value:
     """`operation` of all numbers of each window."""
     initial = x.lines.constant(start, (), x.kind)
     total = [(n - 1) * axis.spread + 1 + axis.low + axis.high for n, axis in zip(x.shape, axes, strict=True)]
@@ -62,7 +62,7 @@ def windows(x: Value, operation: str, start: float, axes: Sequence[Window]) -> V
     return x.lines.write(text + tensor(shape, x.kind), shape, x.kind)
 
 
-def scatter_to_largest(x: Value, values: Value, axes: Sequence[Window]) -> Value:
+def scatter_to_largest(x: Value, values: Value, axes: Sequence[HloWindow]) -> Value:
     """Zeros, with the value of each window added where its largest number is: the first of equal ones."""
     zero, scalar = x.lines.constant(0, (), x.kind), tensor((), x.kind)
     one, two, go = x.lines.name(), x.lines.name(), x.lines.name()
@@ -76,5 +76,5 @@ def scatter_to_largest(x: Value, values: Value, axes: Sequence[Window]) -> Value
     return x.lines.write(text, x.shape, x.kind)
 
 
-def _padding(axes: Sequence[Window]) -> str:
+def _padding(axes: Sequence[HloWindow]) -> str:
     return f"padding = dense<{[[a.low, a.high] for a in axes]}> : tensor<{len(axes)}x2xi64>"

@@ -6,10 +6,10 @@ import math
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
-from deepbench.native.stablehlo._values import Value
+from deepbench.native.stablehlo._values import FLOATS, Value
 from deepbench.native.stablehlo.softmax import softmax
 
-SERVES = dict.fromkeys(("forward", "backward"), ("f32", "bf16", "f16"))
+SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 RARE = ("cache_type",)
 
 

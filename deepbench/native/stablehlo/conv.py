@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
-from deepbench.native.stablehlo._values import Value
-from deepbench.native.stablehlo._windows import ANY_LAYOUT, Window, convolution
-from deepbench.ops.conv.problem import RANGES, is_quantized, quantization_scale
+from deepbench.native.stablehlo._values import FLOATS, Value
+from deepbench.native.stablehlo._windows import ANY_LAYOUT, HloWindow, convolution
 
-FLOATS = ("f32", "bf16", "f16")
 SERVES = {"forward": (*FLOATS, "i8"), "backward_data": FLOATS, "backward_weights": FLOATS}
 
 
@@ -21,15 +19,14 @@ def body(case: Case, arrays: Values) -> Values:
         "backward_weights": ("dw", _backward_weights),
     }[case.direction]
     result = arrays[name]
-    is_last = "b" not in arrays and not is_quantized(case)
+    scale = case.operation.facts(case).get("scale")  # of results of 8 bits
+    is_last = "b" not in arrays and scale is None
     found = write(case, arrays, result.kind if is_last else case.precision.accumulate)
     channels = _channels(case, result)
     if "b" in arrays:
         found = found + arrays["b"].reshape(*(n if i == channels else 1 for i, n in enumerate(result.shape)))
-    if is_quantized(case):
-        low, high = RANGES[case.precision.data]
-        scaled = (found.to("f32") * quantization_scale(case)).apply("round_nearest_even")
-        found = scaled.apply("maximum", low).apply("minimum", high)
+    if scale is not None:
+        found = (found.to("f32") * scale).apply("round_nearest_even").apply("maximum", -128).apply("minimum", 127)
     outputs = {name: found.to(result.kind)}
     if "db" in arrays:
         axes = (i for i in range(len(result.shape)) if i != channels)
@@ -39,7 +36,7 @@ def body(case: Case, arrays: Values) -> Values:
 
 def _forward(case: Case, arrays: Values, kind: str) -> Value:
     p, result = case.problem, (arrays["y"].shape, kind)
-    axes = [Window(f, stride, pad, pad, apart) for _, _, f, pad, stride, apart in _sizes(case)]
+    axes = [HloWindow(f, stride, pad, pad, apart) for _, _, f, pad, stride, apart in _sizes(case)]
     return convolution(arrays["x"], arrays["w"], _numbers(case, "bf", "oi", "bf"), axes, result, groups=p.groups)
 
 
@@ -48,7 +45,7 @@ def _backward_data(case: Case, arrays: Values, kind: str) -> Value:
     for size, out, f, pad, stride, apart in _sizes(case):
         low = (f - 1) * apart - pad
         high = size - 1 - (out - 1) * stride + pad
-        axes.append(Window(f, 1, low, high, apart, stride))
+        axes.append(HloWindow(f, 1, low, high, apart, stride))
     channels = _channels(case, w)
     filters = w.reversed(*(i for i in range(1, len(w.shape)) if i != channels))
     if p.groups > 1:  # (k, c / groups) becomes (k / groups, c)
@@ -62,7 +59,7 @@ def _backward_data(case: Case, arrays: Values, kind: str) -> Value:
 def _backward_weights(case: Case, arrays: Values, kind: str) -> Value:
     axes, groups, result = [], case.problem.groups, (arrays["dw"].shape, kind)
     for size, out, f, pad, stride, apart in _sizes(case):
-        axes.append(Window(out, apart, pad, (f - 1) * apart + (out - 1) * stride + 1 - size - pad, stride))
+        axes.append(HloWindow(out, apart, pad, (f - 1) * apart + (out - 1) * stride + 1 - size - pad, stride))
     numbers = _numbers(case, "fb", "io", "fb")
     return convolution(arrays["x"], arrays["dy"], numbers, axes, result, batch_groups=groups)
 

@@ -7,22 +7,20 @@ from collections.abc import Callable
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values
-from deepbench.native.stablehlo._values import Value
-from deepbench.ops.elementwise import KINDS
+from deepbench.native.stablehlo._values import FLOATS, Value
 
-SERVES = dict.fromkeys(("forward", "backward"), ("f32", "bf16", "f16"))
+SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
 ROOT = math.sqrt(2 / math.pi)
 
 
 def body(case: Case, arrays: Values) -> Values:
     """The function of the case."""
-    kind, forward = KINDS[case.problem.kind], case.direction == "forward"
-    values = [arrays[name].to("f32") for name in (kind.inputs if forward else (*kind.kept, "dy"))]
-    found = (FORWARD if forward else BACKWARD)[case.problem.kind](*values)
+    outputs = [name for name in arrays if name in case.operation.outputs]
+    values = [value.to("f32") for name, value in arrays.items() if name not in outputs]
+    found = (FORWARD if case.direction == "forward" else BACKWARD)[case.problem.kind](*values)
     results = found if isinstance(found, tuple) else (found,)
-    names = ("y",) if forward else kind.gradients
-    return {name: result.to(arrays[name].kind) for name, result in zip(names, results, strict=True)}
+    return {name: result.to(arrays[name].kind) for name, result in zip(outputs, results, strict=True)}
 
 
 def _clip(a: Value, low: float, high: float) -> Value:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values
+from deepbench.native.stablehlo._values import FLOATS
 
-SERVES = {"forward": ("f32", "bf16", "f16", "i8", "f8e4m3", "f8e5m2")}
+SERVES = {"forward": (*FLOATS, "i8", "f8e4m3", "f8e5m2")}
 
 
 def body(case: Case, arrays: Values) -> Values:

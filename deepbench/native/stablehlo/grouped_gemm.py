@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
+from deepbench.native.stablehlo._values import FLOATS
 
-FLOATS = ("f32", "bf16", "f16")
 SERVES = {"forward": (*FLOATS, "i8", "f8e4m3", "f8e5m2"), "backward_weights": FLOATS}
 
 # The text grows with the groups.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values
+from deepbench.native.stablehlo._values import FLOATS
 from deepbench.native.stablehlo.elementwise import FORWARD
 
-SERVES = {"forward": ("f32", "bf16", "f16", "f8e4m3")}
+SERVES = {"forward": (*FLOATS, "f8e4m3")}
 
 
 def body(case: Case, arrays: Values) -> Values:

@@ -6,9 +6,10 @@ import math
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
-from deepbench.native.stablehlo._windows import ANY_LAYOUT, Window, scatter_to_largest, windows
+from deepbench.native.stablehlo._values import FLOATS
+from deepbench.native.stablehlo._windows import ANY_LAYOUT, HloWindow, scatter_to_largest, windows
 
-SERVES = dict.fromkeys(("forward", "backward"), ("f32", "bf16", "f16"))
+SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
 
 def body(case: Case, arrays: Values) -> Values:
@@ -17,10 +18,10 @@ def body(case: Case, arrays: Values) -> Values:
     p, count, forward = case.problem, math.prod(case.problem.window), case.direction == "forward"
     axes = []
     for n, out, size, pad, stride in [*zip(p.image, p.output, p.window, p.pad, p.stride, strict=True)]:
-        spread = Window(size, 1, size - 1 - pad, n - 1 + pad - (out - 1) * stride, spread=stride)
-        axes.append(Window(size, stride, pad, pad) if forward or p.kind == "max" else spread)
+        spread = HloWindow(size, 1, size - 1 - pad, n - 1 + pad - (out - 1) * stride, spread=stride)
+        axes.append(HloWindow(size, stride, pad, pad) if forward or p.kind == "max" else spread)
     axes = axes[3 - p.dimensions :]
-    axes = [Window(), *axes, Window()] if case.settings["layout"] == "nhwc" else [Window(), Window(), *axes]
+    axes = [HloWindow(), *axes, HloWindow()] if case.settings["layout"] == "nhwc" else [HloWindow(), HloWindow(), *axes]
     result = "y" if forward else "dx"
     if p.kind == "average":
         found = windows(arrays["x" if forward else "dy"].to("f32"), "add", 0, axes) / count

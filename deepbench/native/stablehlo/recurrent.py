@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
-from deepbench.native.stablehlo._values import Value
+from deepbench.native.stablehlo._values import FLOATS, Value
 
-SERVES = {"forward": ("f32", "bf16", "f16")}
+SERVES = {"forward": FLOATS}
 
 
 def body(case: Case, arrays: Values) -> Values:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values
+from deepbench.native.stablehlo._values import FLOATS
 
-SERVES = {"forward": ("f32", "bf16", "f16")}
+SERVES = {"forward": FLOATS}
 
 
 def body(case: Case, arrays: Values) -> Values:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values
+from deepbench.native.stablehlo._values import FLOATS
 
-SERVES = dict.fromkeys(("forward", "backward"), ("f32", "bf16", "f16"))
+SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
 
 def body(case: Case, arrays: Values) -> Values:

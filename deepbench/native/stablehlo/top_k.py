@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values
+from deepbench.native.stablehlo._values import FLOATS
 from deepbench.native.stablehlo.softmax import softmax
 
-SERVES = dict.fromkeys(("forward", "backward"), ("f32", "bf16", "f16"))
+SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
 
 def body(case: Case, arrays: Values) -> Values:

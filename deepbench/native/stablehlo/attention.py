@@ -42,11 +42,12 @@ def body(case: Case, arrays: Values) -> Values:
 
 def _keys(case: Case, arrays: Values, name: str) -> Value:
     """Keys or values in the type of the data, out of their pages if there are any."""
-    p, array = case.problem, arrays[name].to(arrays["q"].kind)
-    if "page_table" not in arrays:
-        return array
-    together = array.rows(arrays["page_table"]).transpose(0, 2, 1, 3, 4)  # (batch, kv_heads, pages, page, size)
-    return together.reshape(p.batch, p.kv_heads, -1, array.shape[3]).part(2, 0, p.keys)
+    p, array = case.problem, arrays[name]
+    if "page_table" in arrays:
+        size = array.shape[3]
+        array = array.rows(arrays["page_table"]).transpose(0, 2, 1, 3, 4)  # (batch, kv_heads, pages, page, size)
+        array = array.reshape(p.batch, p.kv_heads, -1, size).part(2, 0, p.keys)
+    return array.to(arrays["q"].kind)
 
 
 def _seen(case: Case, arrays: Values, s: Value) -> Value | None:

@@ -26,7 +26,7 @@ from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 
 if TYPE_CHECKING:
-    from deepbench.native.stablehlo import ProgramText
+    from deepbench.native.stablehlo import HloProgram
 
 FLAGS = (
     "--iree-input-type=stablehlo",
@@ -99,7 +99,7 @@ class IREE(Backend):
         self.refuse_unmarked(case)
         return self._kernel(case, arrays, stablehlo.program(case, arrays))
 
-    def _kernel(self, case: Case, arrays: Arrays, program: ProgramText) -> Kernel:
+    def _kernel(self, case: Case, arrays: Arrays, program: HloProgram) -> Kernel:
         """A Python function that calls the compiled program on these arrays."""
         begin = perf_counter()
         code, implementation = self._compiled(program.whole(DESTINATION))

@@ -71,7 +71,7 @@ class PJRT(DeviceBackend):
 
     def open(self) -> dict[str, Any]:
         from deepbench.backends.pjrt.plugin import Client, Plugin
-        from deepbench.backends.pjrt.queue import native
+        from deepbench.native.pjrt import native
 
         native()
         wanted, files = devices.base(self.chosen or self.device), self.candidates()

@@ -4,42 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import c_int64, c_void_p
+from ctypes import c_void_p
 from typing import Any
 
 import numpy as np
 
 from deepbench.backends.pjrt.plugin import Client
-from deepbench.core.errors import Unavailable
 from deepbench.core.kernel import Queue
 from deepbench.native.hlo import keeps_loop
-from deepbench.native.library import compiled
-from deepbench.native.stablehlo import EMPTY, EMPTY_SIZE, ProgramText, element_of, first_element
-
-
-class _Chain(ctypes.Structure):
-    """struct chain of `native/pjrt.c`."""
-
-    _fields_ = (
-        *((name, c_void_p) for name in ("execute", "wait", "event_destroy", "buffer_destroy", "call", "donated")),
-        ("outputs", c_int64),
-        ("event", c_void_p),
-        ("old", c_void_p),
-        ("count", c_int64),
-        ("capacity", c_int64),
-    )
-
-
-def native() -> ctypes.CDLL:
-    """The compiled loop of executions."""
-    library = compiled("pjrt")
-    if library is None:
-        raise Unavailable("the loop of PJRT executions is not compiled", "install a C compiler, then DeepBench again")
-    for name in ("enqueue", "wait", "rest"):
-        function = getattr(library, f"deepbench_pjrt_{name}")
-        function.restype = c_void_p
-        function.argtypes = [ctypes.POINTER(_Chain), *([c_int64] if name == "enqueue" else [])]
-    return library
+from deepbench.native.pjrt import Chain
+from deepbench.native.stablehlo import EMPTY, EMPTY_SIZE, HloProgram, element_of, first_element
 
 
 class Arguments:
@@ -55,65 +29,24 @@ class Arguments:
         for i, name in enumerate(self.names):
             self.row[i] = self.client.buffer(self.arrays[name], element_of(self.arrays[name]))
 
+    def chain(self, executable: int) -> Chain:
+        """Executions of a program on these buffers."""
+        places = [self.names.index(name) for name in self.outputs]
+        return Chain(self.client.plugin, executable, self.row, places)
+
     def store(self) -> None:
         """Copy the outputs back."""
         for name in self.outputs:
             self.client.read(self.row[self.names.index(name)] or 0, self.arrays[name])
 
 
-class Chain:
-    """Executions of a program, each on the outputs of the one before."""
-
-    def __init__(self, executable: int, arguments: Arguments) -> None:
-        plugin, self._arguments = arguments.client.plugin, arguments
-        self._plugin, self._native = plugin, native()
-        places = [arguments.names.index(name) for name in arguments.outputs]
-        self._donated, self._out = (c_int64 * len(places))(*places), (c_void_p * len(places))()
-        self._lists = (c_void_p * 2)(ctypes.addressof(arguments.row), ctypes.addressof(self._out))
-        self._options = plugin.block("ExecuteOptions")
-        self._call = plugin.block(
-            "LoadedExecutable_Execute",
-            loaded=executable,
-            options=ctypes.addressof(self._options),
-            arguments=ctypes.addressof(self._lists),
-            devices=1,
-            n=len(arguments.names),
-            outputs=ctypes.addressof(self._lists) + ctypes.sizeof(c_void_p),
-        )
-        self._chain = _Chain(
-            *(
-                ctypes.cast(plugin.functions[name], c_void_p)
-                for name in ("LoadedExecutable_Execute", "Event_Await", "Event_Destroy", "Buffer_Destroy")
-            ),
-            ctypes.addressof(self._call),
-            ctypes.addressof(self._donated),
-            len(places),
-        )
-
-    def enqueue(self, calls: int) -> None:
-        """Give the device so many executions."""
-        if calls:
-            self._check("LoadedExecutable_Execute", self._native.deepbench_pjrt_enqueue(self._chain, calls))
-
-    def wait(self) -> None:
-        """Wait for the last one."""
-        self._check("Event_Await", self._native.deepbench_pjrt_wait(self._chain))
-
-    def rest(self) -> None:
-        """Free what outputs replaced."""
-        self._check("Buffer_Destroy", self._native.deepbench_pjrt_rest(self._chain))
-
-    def _check(self, name: str, error: int | None) -> None:
-        self._plugin.check(name, error)
-
-
 class ProgramQueue(Queue):
     """The calls of a program: single executions, and a loop of many in one."""
 
-    def __init__(self, client: Client, program: ProgramText, arguments: Arguments, on_host: bool) -> None:
+    def __init__(self, client: Client, program: HloProgram, arguments: Arguments, on_host: bool) -> None:
         self._client, self._program, self.arguments, self.on_host = client, program, arguments, on_host
         self.executable = client.compile(program.whole())
-        self._chain = Chain(self.executable, arguments)
+        self._chain = arguments.chain(self.executable)
         self._loops: dict[int, Chain] = {}
         self._kept: bool | None = None
         self._first = client.compile(first_element(program.types[program.outputs[0]]))
@@ -165,7 +98,7 @@ class ProgramQueue(Queue):
         if turns not in self._loops:
             executable = self._client.compile(self._program.loop(turns))
             self._kept = keeps_loop(self._client.optimized_program(executable))
-            self._loops[turns] = Chain(executable, self.arguments)
+            self._loops[turns] = self.arguments.chain(executable)
         chain = self._loops[turns]
         return lambda: chain.enqueue(1)
 
@@ -182,7 +115,7 @@ class EmptyQueue(Queue):
         arrays = {"y": np.eye(EMPTY_SIZE, dtype=np.float32), "x": self._numbers}
         self._arguments = Arguments(client, arrays, ["y", "x"], ["x"])
         self._arguments.load()
-        self._chain = Chain(client.compile(EMPTY), self._arguments)
+        self._chain = self._arguments.chain(client.compile(EMPTY))
 
     def enqueue(self, calls: int) -> None:
         """Give the device so many executions."""

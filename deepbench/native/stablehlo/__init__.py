@@ -1,67 +1,51 @@
 """Operations as texts in StableHLO, the language of XLA's compilers: what PJRT and IREE compile and run.
 
-One file per operation has a function `body(case)`, which returns the lines of its program. In them `%a` is the array
-`a` of the operation, row-major, and `%a.type` stands for its type, such as `tensor<4x8xf32>`. `finish` makes a whole
-program of it, which returns the outputs in the place of arguments: so no memory is allocated, and an execution whose
-outputs are arguments of the next cannot begin before the one before has ended.
+One file per operation has the precisions that it `SERVES` in each direction, and a function `body(case, arrays)`: it
+gets the arrays of the operation as values (`_values.py`), calculates with them, and returns the value of each output.
+`HloProgram` makes texts of it. They return the outputs in the place of arguments: so no memory is allocated, and an
+execution whose outputs are arguments of the next cannot begin before the one before has ended.
 """
 
 from __future__ import annotations
 
 import importlib
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from deepbench.core.backend import Mark
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
+from deepbench.native.stablehlo._values import FLOATS, HloLines, Value, tensor
 
-# Types of elements in texts.
-ELEMENTS = {
-    **{"s8": "i8", "u8": "ui8", "s32": "i32", "s64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32"},
-    **{"f64": "f64", "f8e4m3": "f8E4M3FN", "f8e5m2": "f8E5M2"},
-}
-FLOATS = ("f32", "bf16", "f16")
+Values: TypeAlias = "Mapping[str, Value]"
 
 # How XLA is told that an output replaces an argument.
 ALIASED = "tf.aliasing_output = {} : i32"
 
 
 @dataclass(frozen=True)
-class Body:
-    """The lines of a program, and the name of the value of each output."""
-
-    lines: str
-    results: Mapping[str, str]
-    """Output → its value in the lines, such as `{"c": "%0"}`."""
-
-
-@dataclass(frozen=True)
-class OperationText:
+class HloText:
     """One operation: what it serves, and the function that writes its body."""
 
     marks: tuple[Mark, ...]
-    body: Callable[[Case], Body]
+    body: Callable[[Case, Values], Values]
 
 
 @cache
-def texts() -> dict[str, OperationText]:
+def texts() -> dict[str, HloText]:
     """Every operation that has a file here, by name."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
     modules = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
     return {
-        name: OperationText(tuple(Mark(name, kinds, (way,)) for way, kinds in module.SERVES.items()), module.body)
+        name: HloText(
+            tuple(Mark(name, kinds, (way,), getattr(module, "RARE", ())) for way, kinds in module.SERVES.items()),
+            module.body,
+        )
         for name, module in modules.items()
     }
-
-
-def tensor(shape: tuple[int, ...], kind: str) -> str:
-    """The type of an array: `tensor<4x8xf32>`."""
-    return f"tensor<{''.join(f'{n}x' for n in shape)}{ELEMENTS[kind]}>"
 
 
 def element_of(array: Any) -> str:
@@ -78,100 +62,91 @@ def refuse(condition: bool, reason: str) -> None:
 
 
 @dataclass(frozen=True)
-class ProgramText:
-    """A body with the types of its arrays."""
+class HloProgram:
+    """The calculation of a case, and the shape and the type of each array."""
 
-    types: Mapping[str, str]
-    """Of every array of the operation, in the order of the arguments: inputs, then outputs."""
-    body: Body
+    arrays: Mapping[str, tuple[tuple[int, ...], str]]
+    """In the order of the arguments: inputs, then outputs."""
+    outputs: list[str]
+    body: Callable[[Values], Values]
 
     @property
-    def outputs(self) -> list[str]:
-        return [name for name in self.types if name in self.body.results]
+    def types(self) -> dict[str, str]:
+        """Of every array, in the order of the arguments."""
+        return {name: tensor(*array) for name, array in self.arrays.items()}
 
     def whole(self, place: str = ALIASED) -> str:
         """One call; `place` is the attribute of the argument that an output replaces."""
-        results = ", ".join(self.body.results[name] for name in self.outputs)
-        kinds = ", ".join(self.types[name] for name in self.outputs)
-        return f"{self._head(place)}{self._lines()}\n  return {results} : {kinds}\n}}\n"
+        values = self._arguments()
+        return self._text(self.body(values), values, place)
 
     def loop(self, turns: int) -> str:
         """So many calls, one after the other.
 
-        Each turn gets its first operand from the turn before, so that a compiler cannot compute once for all turns:
-        the first element is replaced by that of the result if the latter is not a number, which it always is.
+        Each turn gets an operand from the turn before, so that a compiler cannot compute once for all turns: the first
+        element is replaced by that of the result if the latter is not a number, which it always is. And all operands
+        and results pass a barrier together, so that no part of the work leaves the loop, such as a conversion of
+        another operand.
         """
-        names, fed = list(self.types), next(name for name in self.types if name not in self.body.results)
-        kinds, carried = [self.types[name] for name in names], ", ".join(f"%{name} = %{name}_in" for name in names)
-        after = {name: self.body.results.get(name, f"%{name}") for name in names}
-        lines = self._lines() + "\n" + self._feedback(fed, after)
-        after[fed] = "%fed"
-        values = ", ".join(["%next", *(after[name] for name in names)])
-        signature = ", ".join(["tensor<i32>", *kinds])
-        returned = [(f"%r#{1 + names.index(name)}", self.types[name]) for name in self.outputs]
-        return f"""{self._head(ALIASED, "_in")}
-  %zero = stablehlo.constant dense<0> : tensor<i32>
-  %one = stablehlo.constant dense<1> : tensor<i32>
-  %turns = stablehlo.constant dense<{turns}> : tensor<i32>
-  %r:{1 + len(names)} = stablehlo.while(%turn = %zero, {carried}) : {signature}
-  cond {{
-    %go = stablehlo.compare LT, %turn, %turns : (tensor<i32>, tensor<i32>) -> tensor<i1>
-    stablehlo.return %go : tensor<i1>
-  }} do {{
-{lines}
-    %next = stablehlo.add %turn, %one : tensor<i32>
-    stablehlo.return {values} : {signature}
-  }}
-  return {", ".join(value for value, _ in returned)} : {", ".join(kind for _, kind in returned)}
-}}
-"""
+        values = self._arguments()
 
-    def _feedback(self, fed: str, after: Mapping[str, str]) -> str:
-        """Lines that make `%fed` of an operand and a result."""
-        result = self.outputs[0]
-        (rank, element), (result_rank, result_element) = map(_parts, (self.types[fed], self.types[result]))
-        both = f"{self.types[fed]}, {self.types[result]}"
-        if not (
-            element in ("f32", "bf16", "f16") and result_element in ("f32", "bf16", "f16") and rank and result_rank
-        ):
-            return f"    %fed, %kept = stablehlo.optimization_barrier %{fed}, {after[result]} : {both}"
-        first, one = ", ".join(["0:1"] * result_rank), f"tensor<{'1x' * rank}{element}>"
-        taken, at = f"tensor<{'1x' * result_rank}{result_element}>", ", ".join(["%zero"] * rank)
-        mine = ", ".join(["0:1"] * rank)
-        return f"""    %f0 = stablehlo.slice {after[result]} [{first}] : ({self.types[result]}) -> {taken}
-    %f1 = stablehlo.reshape %f0 : ({taken}) -> tensor<{"1x" * rank}{result_element}>
-    %f2 = stablehlo.convert %f1 : (tensor<{"1x" * rank}{result_element}>) -> {one}
-    %f3 = stablehlo.compare NE, %f2, %f2 : ({one}, {one}) -> tensor<{"1x" * rank}i1>
-    %f4 = stablehlo.slice %{fed} [{mine}] : ({self.types[fed]}) -> {one}
-    %f5 = stablehlo.select %f3, %f2, %f4 : tensor<{"1x" * rank}i1>, {one}
-    %fed = stablehlo.dynamic_update_slice %{fed}, %f5, {at} : ({self.types[fed]}, {one}, {
-            ", ".join(["tensor<i32>"] * rank)
-        }) -> {self.types[fed]}"""
+        def turn(_: Value, before: list[Value]) -> list[Value]:
+            named = dict(zip(values, before, strict=True))
+            after = {**named, **self.body(named)}
+            return before[0].lines.kept([*_fed_back(after, self.outputs).values()])
 
-    def _head(self, place: str, suffix: str = "") -> str:
+        lines = next(iter(values.values())).lines
+        after = lines.repeat(turns, [*values.values()], turn)
+        return self._text(dict(zip(values, after, strict=True)), values)
+
+    def _arguments(self) -> dict[str, Value]:
+        lines = HloLines()
+        return {name: lines.argument(name, *array) for name, array in self.arrays.items()}
+
+    def _text(self, results: Values, values: Values, place: str = ALIASED) -> str:
+        kinds = self.types
         places = {name: f" {{{place.format(i)}}}" for i, name in enumerate(self.outputs)}
-        arguments = ", ".join(f"%{name}{suffix}: {kind}{places.get(name, '')}" for name, kind in self.types.items())
-        kinds = ", ".join(self.types[name] for name in self.outputs)
-        return f"func.func public @main({arguments}) -> ({kinds}) {{\n"
+        arguments = ", ".join(f"%{name}: {kind}{places.get(name, '')}" for name, kind in kinds.items())
+        returned, names = ", ".join(kinds[name] for name in self.outputs), [results[name].name for name in self.outputs]
+        lines = "\n".join(next(iter(values.values())).lines.text)
+        head = f"func.func public @main({arguments}) -> ({returned}) {{"
+        return f"{head}\n{lines}\nreturn {', '.join(names)} : {returned}\n}}\n"
 
-    def _lines(self) -> str:
-        return re.sub(r"%(\w+)\.type", lambda match: self.types[match[1]], self.body.lines)
 
-
-def program(case: Case, arrays: Mapping[str, Any]) -> ProgramText:
+def program(case: Case, arrays: Mapping[str, Any]) -> HloProgram:
     """The program of a case; `Unsupported` where its operation has no text, or not with these settings."""
     if case.settings.get("weights") == "packed":
         raise Unsupported("a compiled program chooses the layout of its operands itself; choose weights=plain")
-    body = texts()[case.op].body(case)
-    kinds = {name: tensor(array.shape, element_of(array)) for name, array in arrays.items()}
-    inputs = [name for name in kinds if name not in body.results]
-    return ProgramText({name: kinds[name] for name in [*inputs, *(n for n in kinds if n in body.results)]}, body)
+    write = texts()[case.op].body
+    shapes = {name: (array.shape, element_of(array)) for name, array in arrays.items()}
+    lines = HloLines()
+    results = write(case, {name: lines.argument(name, *array) for name, array in shapes.items()})
+    wrong = {name: value.type for name, value in results.items() if value.type != tensor(*shapes[name])}
+    if wrong:
+        raise TypeError(f"the text of {case.op} has results of other types than its arrays: {wrong}")
+    outputs = [name for name in shapes if name in results]
+    order = [*(name for name in shapes if name not in results), *outputs]
+    return HloProgram({name: shapes[name] for name in order}, outputs, lambda values: write(case, values))
 
 
-def _parts(kind: str) -> tuple[int, str]:
-    """Rank and element of a type."""
-    *sizes, element = kind.removeprefix("tensor<").removesuffix(">").split("x")
-    return len(sizes), element
+def _fed_back(values: Values, outputs: Sequence[str]) -> dict[str, Value]:
+    """The values with the first floating-point input changed if the result is not a number."""
+    floats = [name for name, value in values.items() if value.kind in FLOATS and value.shape]
+    inputs, results = ([n for n in floats if (n in outputs) == is_output] for is_output in (False, True))
+    if not inputs or not results:
+        return dict(values)
+    target, source = values[inputs[0]], values[results[0]]
+    new, old = (_first(value) for value in (source, target))
+    new = new.reshape(*old.shape).to(target.kind)
+    zero = target.lines.constant(0, (), "s32")
+    return {**values, inputs[0]: target.put(zero, new.compare("NE", new).choose(new, old))}
+
+
+def _first(value: Value) -> Value:
+    """The first element, with all axes."""
+    for axis in range(len(value.shape)):
+        value = value.part(axis, 0, 1)
+    return value
 
 
 EMPTY_SIZE = 16
@@ -192,9 +167,8 @@ would not be what a call costs by itself.
 
 def first_element(kind: str) -> str:
     """A program that returns the first element of an array, which it leaves as it is."""
-    rank, element = _parts(kind)
-    one = f"tensor<{'1x' * rank}{element}>"
-    slices = ", ".join(["0:1"] * rank)
+    *sizes, element = kind.removeprefix("tensor<").removesuffix(">").split("x")
+    one, slices = f"tensor<{'1x' * len(sizes)}{element}>", ", ".join(["0:1"] * len(sizes))
     return f"""func.func public @main(%x: {kind}) -> {one} {{
   %0 = stablehlo.slice %x [{slices}] : ({kind}) -> {one}
   return %0 : {one}

@@ -1,0 +1,78 @@
+"""Losses and their gradients, in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deepbench.core.case import Case
+from deepbench.native.stablehlo import Values
+from deepbench.native.stablehlo._values import FLOATS, Value
+from deepbench.native.stablehlo.softmax import softmax
+
+# The weight of examples with t = 1 in the focal loss, as in `ops/loss.py`.
+ALPHA = 0.25
+
+SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
+
+
+def body(case: Case, arrays: Values) -> Values:
+    """The mean of the losses, or the gradients of all numbers."""
+    kind, x, target = case.problem.kind, arrays["x"].to("f32"), arrays["target"]
+    count = case.problem.rows * (1 if kind == "cross_entropy" else case.problem.columns)
+    if kind == "cross_entropy":
+        column = x.lines.counted(x.shape, 1)
+        target = column.compare("EQ", target.reshape(case.problem.rows, 1))
+    target = target.to("f32")
+    if case.direction == "forward":
+        return {"loss": (FORWARD[kind](x, target).sum(0, 1) / count).reshape(1)}
+    return {"dx": (BACKWARD[kind](x, target) * (arrays["dloss"] / count)).to(arrays["dx"].kind)}
+
+
+def _cross_entropy(x: Value, chosen: Value) -> Value:
+    below = x - x.max(1)
+    return below.apply("exponential").sum(1).apply("log") - (below * chosen).sum(1)
+
+
+def _log_sigmoids(x: Value) -> tuple[Value, Value]:
+    """-log(sigmoid(x)) and -log(1 - sigmoid(x))."""
+    small = (x.apply("abs") * -1).apply("exponential").apply("log_plus_one")
+    return small - x.apply("minimum", 0), small + x.apply("maximum", 0)
+
+
+def _by_class(x: Value, t: Value) -> tuple[Value, Value]:
+    """-log of the probability of the right class, and of the other."""
+    (one, zero), is_one = _log_sigmoids(x), t.compare("GT", 0)
+    return is_one.choose(one, zero), is_one.choose(zero, one)
+
+
+def _smooth_l1(x: Value, t: Value) -> Value:
+    d = (x - t).apply("abs")
+    return d.compare("LT", 1).choose(d * d * 0.5, d - 0.5)
+
+
+def _focal(x: Value, t: Value) -> Value:
+    loss, other = _by_class(x, t)
+    return (t * (2 * ALPHA - 1) + (1 - ALPHA)) * (other * -2).apply("exponential") * loss
+
+
+def _focal_gradient(x: Value, t: Value) -> Value:
+    loss, other = _by_class(x, t)
+    miss, hit = (value.apply("negate").apply("exponential") for value in (other, loss))
+    return (t * -1 + (1 - ALPHA)) * miss * miss * (hit * loss * 2 + miss)
+
+
+FORWARD: dict[str, Callable[[Value, Value], Value]] = {
+    "cross_entropy": _cross_entropy,
+    "binary_cross_entropy": lambda x, t: _by_class(x, t)[0],
+    "mean_squared_error": lambda x, t: (x - t) * (x - t),
+    "smooth_l1": _smooth_l1,
+    "focal": _focal,
+}
+
+BACKWARD: dict[str, Callable[[Value, Value], Value]] = {
+    "cross_entropy": lambda x, chosen: softmax(x, 1) - chosen,
+    "binary_cross_entropy": lambda x, t: x.apply("logistic") - t,
+    "mean_squared_error": lambda x, t: (x - t) * 2,
+    "smooth_l1": lambda x, t: (x - t).apply("maximum", -1).apply("minimum", 1),
+    "focal": _focal_gradient,
+}

@@ -1,0 +1,23 @@
+"""Softmax of rows, in f32."""
+
+from __future__ import annotations
+
+from deepbench.core.case import Case
+from deepbench.native.stablehlo import Values
+from deepbench.native.stablehlo._values import FLOATS, Value
+
+SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
+
+
+def body(case: Case, arrays: Values) -> Values:
+    """As the operation has it."""
+    if case.direction == "forward":
+        return {"y": softmax(arrays["x"].to("f32"), 1).to(arrays["y"].kind)}
+    p, dy = arrays["p"].to("f32"), arrays["dy"].to("f32")
+    return {"dx": (p * (dy - (p * dy).sum(1))).to(arrays["dx"].kind)}
+
+
+def softmax(x: Value, axis: int) -> Value:
+    """Exponentials over their sum along an axis."""
+    e = (x - x.max(axis)).apply("exponential")
+    return e / e.sum(axis)

@@ -290,6 +290,9 @@ def prepare(request: Request, buffers: Buffers) -> Prepared:
     first_timer, loop = callloop.timer(first)
     timer = first_timer if len(kernels) == 1 else callloop.timer(in_turn(kernels))[0]
     notes, warnings = op.facts(case) | first.notes, loop_warnings(first)
+    if (computes_in := first.notes.get("computes_in")) is not None:
+        text = f"the library converts, and computes this case of {case.precision.name} in {computes_in}"
+        warnings.append(RecordWarning(code="converted", text=text))
     return Prepared(kernels, first_timer, timer, cast(Loop, loop), notes=notes, warnings=warnings)
 
 

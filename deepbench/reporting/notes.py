@@ -82,7 +82,7 @@ WARNINGS = {
     "converted": Note(
         "converted",
         "converted",
-        "converted: this CPU has no instructions for the precision; the library converts to another one.",
+        "converted: the library converts to another precision, in which it computes.",
         flag="C",
     ),
     "two_openmp_runtimes": Note(

@@ -123,6 +123,9 @@ class PJRT(DeviceBackend):
         queue = ProgramQueue(self.client, program, arguments, case.device == devices.CPU)
         ran = what_ran(self.client.optimized_program(queue.executable))
         notes: dict[str, Any] = {"implementation": ran or "unknown to the plug-in"}
+        own = (case.precision.weights, case.precision.data)
+        if other := [kind for kind in re.findall(r" of (\w+)", ran or "") if kind not in own]:
+            notes["computes_in"] = " and ".join(dict.fromkeys(other))
         return Kernel(
             load=arguments.load,
             store=arguments.store,

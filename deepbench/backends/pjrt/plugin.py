@@ -175,6 +175,7 @@ class Client:
 
     def __init__(self, plugin: Plugin, options: Mapping[str, int | bool], number: int = 0) -> None:
         self.plugin = plugin
+        self._executables: dict[str, int] = {}
         try:
             self.handle = self._create(options)
         except (LibraryError, Unsupported):
@@ -211,7 +212,12 @@ class Client:
         return self._text("DeviceDescription_Kind", description=description)
 
     def compile(self, text: str) -> int:
-        """The executable of a program in StableHLO; `Unsupported` with the reason of the compiler."""
+        """The executable of a program in StableHLO, made once; `Unsupported` with the reason of the compiler."""
+        if text not in self._executables:
+            self._executables[text] = self._compile(text)
+        return self._executables[text]
+
+    def _compile(self, text: str) -> int:
         code, form, options = (
             ctypes.create_string_buffer(part, len(part)) for part in (text.encode(), b"mlir", COMPILE_OPTIONS)
         )

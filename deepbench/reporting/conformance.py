@@ -1,0 +1,397 @@
+"""A conformance report in words: for a terminal, for programs, and as a page.
+
+Texts of libraries and of files are data: they are shortened, made printable and escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from deepbench.core import devices, units
+from deepbench.core.errors import shorten
+from deepbench.core.files import replacing
+from deepbench.core.json_lines import printable
+from deepbench.core.version import VERSION
+from deepbench.core.words import count, join
+from deepbench.judge.conformance import (
+    BANDWIDTH,
+    BROKEN,
+    Conformance,
+    ConformanceCell,
+    EndedCase,
+    Ending,
+    HighestRate,
+    HostCost,
+)
+from deepbench.reporting.output import Report, json_text
+from deepbench.reporting.page import render
+from deepbench.reporting.table import Column, Part, Table, markdown_of, number, print_parts
+
+# In the order of the sentence at the top.
+WORDS: dict[Ending, str] = {
+    "right": "right",
+    "refused": "refused",
+    "wrong": "wrong",
+    "untimed": "right, but their time cannot be trusted",
+    "crashed": "crashed",
+    "timeout": "hung",
+    "out_of_memory": "too large for the memory",
+    "missing": "not measured, because the library is missing",
+    "unchecked": "unchecked",
+    "interrupted": "interrupted",
+    "inconsistent": "contradicted by their own record",
+}
+
+SHORT: dict[Ending, str] = {
+    **WORDS,
+    "untimed": "time not trusted",
+    "out_of_memory": "too large",
+    "missing": "library missing",
+    "inconsistent": "inconsistent",
+}
+
+CLOCKS = {
+    None: "CPU",
+    "slope": "slope",
+    "loop": "loop",
+    "awaited": "awaited",
+}
+
+CLOCK_NOTES = {
+    "slope": "slope: the growth of the time from k to 3k calls with one wait at the end; an upper bound of a call",
+    "loop": "loop: the growth of the time from N to 2N turns of a loop inside one program",
+    "awaited": "awaited: calls of 20 ms or more, each with its wait",
+}
+
+# Texts of libraries may be of any length.
+LONGEST_IN_TABLE, LONGEST_REASON, LONGEST_NAME = 70, 500, 100
+# So many failures and cases of a reason are printed; a page and JSON have all.
+MOST_FAILURES, MOST_CASES_OF_REASON = 40, 3
+
+
+def conclusion(found: Conformance) -> list[str]:
+    """What the report says in a sentence or two."""
+    numbers = {ending: len(found.of(ending)) for ending in WORDS}
+    parts = [f"{n} {'is' if n == 1 else 'are'} {_singular(ending, n)}" for ending, n in numbers.items() if n]
+    lines = [f"Of {count(found.planned, 'case')}, {join(parts)}." if parts else "No case was measured."]
+    if left := found.planned - len(found.cases):
+        lines.append(f"{count(left, 'case')} {'is' if left == 1 else 'are'} not measured yet.")
+    broken = [f"{cell.op} {cell.precision}" for cell in found.cells if cell.of(*BROKEN)]
+    if broken:
+        most = 6
+        names = dict.fromkeys(broken)
+        more = f", and {len(names) - most} more" if len(names) > most else ""
+        lines.append(f"What fails: {printable(', '.join([*names][:most]))}{more}.")
+    return lines
+
+
+def _singular(ending: Ending, number: int) -> str:
+    words = WORDS[ending].replace("their", "its") if number == 1 else WORDS[ending]
+    # "2 are crashed" is no English.
+    return {"crashed": "ended by a crash", "timeout": "ended after no sign of life"}.get(ending, words)
+
+
+def head(found: Conformance) -> list[tuple[str, str]]:
+    """Labels and texts: device, what reaches it, host and date."""
+    facts = found.facts
+    lines = [("device", ", ".join(map(devices.title, facts["devices"])) or "none")]
+    if lines[0][1] != (names := ", ".join(facts["devices"])) and names:
+        lines[0] = ("device", f"{lines[0][1]} ({names})")
+    itself = dict.fromkeys(_name(library["calls_itself"]) for library in facts["libraries"].values())
+    if text := ", ".join(filter(None, itself)):
+        lines.append(("itself", f"{text} (what it or its driver calls it)"))
+    for name, library in facts["libraries"].items():
+        about = [_name(library[key]) for key in ("name", "version", "build", "file")]
+        text = ", ".join(dict.fromkeys(filter(None, about))) or _name(library["missing"]) or "unknown"
+        lines.append((printable(name), text))
+    host = [_name(facts[key]) for key in ("host", "cpu", "system")]
+    lines.append(("host", ", ".join(filter(None, host)) or "unknown"))
+    lines.append(("date", f"{_name(facts['started'])}, {_name(facts['tool'])}, reported by {VERSION}"))
+    return [(label, printable(text)) for label, text in lines]
+
+
+def _name(value: object) -> str:
+    """Any value of a file as a short text; empty without one."""
+    return "" if value is None else printable(shorten(" ".join(str(value).split()), LONGEST_NAME))
+
+
+# ---- tables
+
+
+def operations_table(found: Conformance) -> Table:
+    """A row for each operation in each precision."""
+    several = len({cell.backend for cell in found.cells}) > 1
+    rows: list[dict[str, Any]] = []
+    above: tuple[str, str] | None = None
+    for cell in sorted(found.cells, key=lambda c: (c.backend, [x.op for x in found.cells].index(c.op))):
+        key = (cell.backend, cell.op)
+        rows.append(
+            {
+                "library": printable(cell.backend) if above is None or above[0] != cell.backend else "",
+                "operation": printable(cell.op) if key != above else "",
+                "precision": printable(cell.precision),
+                "right": f"{len(cell.of('right'))} of {len(cell.cases)}",
+                "otherwise": otherwise(cell),
+                "ran": _ran(cell),
+            }
+        )
+        above = key
+    columns = [
+        *([Column("library", whole=True)] if several else []),
+        Column("operation", whole=True),
+        Column("precision", whole=True),
+        number("right"),
+        Column("otherwise"),
+        Column("ran", title="what ran", narrow=1),
+    ]
+    return Table(columns, rows).without_empty_columns("otherwise")
+
+
+def otherwise(cell: ConformanceCell) -> str:
+    """How those cases ended that are not right."""
+    found = []
+    for ending in WORDS:
+        cases = cell.of(ending)
+        if ending == "right" or not cases:
+            continue
+        text = f"{len(cases)} {SHORT[ending]}"
+        if ending == "wrong":
+            worst = how_wrong(max(cases, key=lambda c: -1.0 if c.error is None else c.error))
+            text += f" ({worst})" if worst else ""
+        elif ending not in BROKEN and len({case.reason for case in cases}) == 1:  # failures are listed below
+            text += f": {_reason(cases[0], LONGEST_IN_TABLE)}"
+        found.append(text)
+    return "; ".join(found)
+
+
+def _ran(cell: ConformanceCell) -> str:
+    names = [shorten(printable(name), 50) for name in cell.ran]
+    return "; ".join([*names[:2], *([f"and {len(names) - 2} more"] if len(names) > 2 else [])])
+
+
+def how_wrong(case: EndedCase) -> str:
+    """The error of a wrong result; empty where only the reason tells."""
+    return "" if case.error is None else f"error of {case.error:.3g} tolerances"
+
+
+def _reason(case: EndedCase, most: int) -> str:
+    return shorten(printable(" ".join((case.reason or "no reason given").split())), most)
+
+
+def failures_table(cases: Sequence[EndedCase]) -> Table:
+    """A row for each case that is wrong, crashed or hung."""
+    rows = [
+        {
+            "case": printable(case.case),
+            "ending": SHORT[case.ending],
+            "how": how_wrong(case),
+            "reason": _reason(case, LONGEST_REASON),
+        }
+        for case in cases
+    ]
+    columns = [Column("case"), Column("ending"), Column("how", title="how wrong"), Column("reason")]
+    return Table(columns, rows).without_empty_columns()
+
+
+def reason_lines(found: Conformance) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Each reason of cases that are not right: how many ended how, the reason, and the cases."""
+    for given in found.reasons:
+        if given.ending not in BROKEN:
+            text = shorten(printable(" ".join(given.reason.split())), LONGEST_REASON) or "no reason given"
+            how = f"{count(len(given.cases), 'case')} {SHORT[given.ending]}"
+            yield how, text, [printable(case) for case in given.cases]
+
+
+def rates_table(found: Conformance) -> Table:
+    """The highest rate of products in each precision, and of moving data."""
+    several = len({rate.backend for rate in found.rates}) > 1
+    rows = [
+        {
+            "what": printable(rate.what) if rate.what != BANDWIDTH else "memory",
+            "rate": _rate_text(rate),
+            "interval": _interval_text(rate),
+            "share": share_text(rate),
+            "clock": printable(CLOCKS.get(rate.clock, str(rate.clock))),
+            "library": printable(rate.backend) if several else "",
+            "problem": printable(rate.problem),
+        }
+        for rate in found.rates
+    ]
+    columns = [
+        Column("what", title="precision", whole=True),
+        number("rate", title="highest rate"),
+        number("interval", title="95 % interval"),
+        number("share", title="of peak"),
+        Column("clock", whole=True),
+        Column("library", whole=True),
+        Column("problem", narrow=1),
+    ]
+    return Table(columns, rows, rate_notes(found)).without_empty_columns("rate", "clock")
+
+
+def rate_notes(found: Conformance) -> list[str]:
+    """What a reader of the rates must know."""
+    notes = [CLOCK_NOTES[clock] + "." for clock in CLOCK_NOTES if any(r.clock == clock for r in found.rates)]
+    if any(rate.is_impossible for rate in found.rates):
+        notes.append(
+            "impossible: the rate is above the peak, so the stated peak is not that of this device, the clock was "
+            "wrong, or the work was not done. No conclusion rests on it."
+        )
+    if any(rate.peak is not None and not rate.is_stated for rate in found.rates):
+        notes.append("A peak that nobody stated is that which the driver's facts about the card give.")
+    if any(rate.peak is None for rate in found.rates):
+        notes.append("No share without a peak: --peak bf16=989T and --bandwidth 4.8TB/s state those of the data sheet.")
+    if any(rate.is_disturbed for rate in found.rates):
+        notes.append("≥: other programs disturbed the measurement, so the rate is at least this.")
+    return notes
+
+
+def _scaled(rate: HighestRate, value: float) -> str:
+    kind = "B/s" if rate.what == BANDWIDTH else "FLOP/s"
+    return units.scaled(value, tuple((10.0**e, f"{p}{kind}") for p, e in (("P", 15), ("T", 12), ("G", 9), ("M", 6))))
+
+
+def _rate_text(rate: HighestRate) -> str:
+    return f"{'≥ ' if rate.is_disturbed else ''}{_scaled(rate, rate.per_s)}"
+
+
+def _interval_text(rate: HighestRate) -> str | None:
+    if rate.low is None or rate.high is None:
+        return None
+    low, high = _scaled(rate, rate.low), _scaled(rate, rate.high)
+    (first, unit), (last, other) = low.split(), high.split()
+    return f"{first} to {last}" if unit == other == _scaled(rate, rate.per_s).split()[1] else f"{low} to {high}"
+
+
+def share_text(rate: HighestRate) -> str | None:
+    """The share of the peak; None without a peak."""
+    if rate.share is None:
+        return None
+    return f"{units.percent(rate.share, 1)}{' impossible' if rate.is_impossible else ''}"
+
+
+def host_lines(found: Conformance) -> list[str]:
+    """What calls cost the host, a sentence per backend."""
+    return [printable(_host_line(cost)) for cost in found.host]
+
+
+def _host_line(cost: HostCost) -> str:
+    parts = []
+    if cost.enqueue_s is not None:
+        parts.append(f"to give the device a call takes {units.seconds(cost.enqueue_s)} (median)")
+    if cost.empty_s is not None:
+        parts.append(f"in a row, a call that computes next to nothing takes {units.seconds(cost.empty_s)}")
+    if cost.alone_s is not None:
+        parts.append(f"the shortest call that is made and awaited takes {units.seconds(cost.alone_s)}")
+    return f"Host, {cost.backend}, {count(cost.cases, 'case')}: {'; '.join(parts)}."
+
+
+# ---- for people and programs
+
+
+def parts(found: Conformance, everything: bool = False) -> list[Part]:
+    """Sentences and tables; `everything`: all failures, and all cases of a reason."""
+    failed = found.of(*BROKEN)
+    shown = failed if everything else failed[:MOST_FAILURES]
+    more = [f"And {len(failed) - len(shown)} more: --json and --page have all."] if len(failed) > len(shown) else []
+    reasons: list[str] = []
+    for how, text, cases in reason_lines(found):
+        some = cases if everything else cases[:MOST_CASES_OF_REASON]
+        rest = f"; and {len(cases) - len(some)} more" if len(cases) > len(some) else ""
+        reasons += [f"{how}: {text}", f"    {'; '.join(some)}{rest}"]
+    return [
+        conclusion(found),
+        [f"{label:11} {text}" for label, text in head(found)],
+        operations_table(found),
+        failures_table(shown),
+        more,
+        reasons,
+        rates_table(found),
+        host_lines(found),
+    ]
+
+
+def report(found: Conformance) -> Report:
+    """The report for people, as JSON with every case, as Markdown, and its operations as CSV."""
+    return Report(
+        lambda console: print_parts(parts(found), console),
+        {
+            "json": lambda: json_text(values(found)),
+            "csv": operations_table(found).csv,
+            "markdown": lambda: markdown_of(
+                part for part in parts(found, everything=True) if not isinstance(part, Table) or part.rows
+            ),
+        },
+    )
+
+
+def values(found: Conformance) -> dict[str, Any]:
+    """Everything, for programs."""
+    return {
+        "conclusion": " ".join(conclusion(found)),
+        "broken": found.is_broken,
+        "planned": found.planned,
+        "counts": {ending: len(found.of(ending)) for ending in WORDS},
+        "about": dict(found.facts),
+        "cases": [asdict(case) for case in found.cases],
+        "rates": [{**asdict(r), "share_of_peak": r.share, "is_impossible": r.is_impossible} for r in found.rates],
+        "host": [asdict(cost) for cost in found.host],
+    }
+
+
+# ---- the page
+
+
+def write_page(found: Conformance, path: Path, title: str | None = None) -> None:
+    """Write the report as a page that needs no other file and no network."""
+    name = printable(title) if title else f"Conformance: {head(found)[0][1]}"
+    page = render.filled(
+        "conformance.html",
+        embed=values(found),
+        title=name,
+        style=render.asset("page.css"),
+        policy=render.policy([]),
+        is_broken=found.is_broken,
+        lines=conclusion(found),
+        head=head(found),
+        grids=list(_grids(found)),
+        rates=_plain(rates_table(found)),
+        host=host_lines(found),
+        failures=_plain(failures_table(found.of(*BROKEN))),
+        reasons=list(reason_lines(found)),
+        operations=_plain(operations_table(found)),
+    )
+    with replacing(path) as draft:
+        draft.write_bytes(page)
+
+
+def _plain(table: Table) -> dict[str, Any]:
+    """Headings and texts of a table, for the template."""
+    rows = [["" if row.get(c.name) is None else str(row.get(c.name)) for c in table.columns] for row in table.rows]
+    return {"headings": [c.heading for c in table.columns], "rows": rows, "notes": table.notes}
+
+
+def _grids(found: Conformance) -> Iterable[Mapping[str, Any]]:
+    """For each backend, operations × precisions, with the marks of what ended how."""
+    for backend in dict.fromkeys(cell.backend for cell in found.cells):
+        cells = [cell for cell in found.cells if cell.backend == backend]
+        precisions = list(dict.fromkeys(cell.precision for cell in cells))
+        by_place = {(cell.op, cell.precision): cell for cell in cells}
+        rows = [
+            (printable(op), [_mark(by_place.get((op, precision))) for precision in precisions])
+            for op in dict.fromkeys(cell.op for cell in cells)
+        ]
+        yield {"backend": printable(backend), "precisions": [printable(p) for p in precisions], "rows": rows}
+
+
+def _mark(cell: ConformanceCell | None) -> dict[str, str]:
+    if cell is None:
+        return {"state": "none", "text": "–"}
+    right, broken = len(cell.of("right")), len(cell.of(*BROKEN))
+    state = "bad" if broken else "good" if right == len(cell.cases) else "partly" if right else "refused"
+    words = [f"{right} of {len(cell.cases)}"]
+    words += [f"{len(cell.of(ending))} {SHORT[ending]}" for ending in BROKEN if cell.of(ending)]
+    return {"state": state, "text": ", ".join(words)}

@@ -1,7 +1,8 @@
 """The cases of a conformance report: small problems of everything that a device should do, and large ones for rates.
 
 Small problems come from `Op.smoke`: one of each kind, such as each elementwise function, and at least two, in every
-precision and direction that a backend marks. All have default settings; each other setting is tried once per backend.
+precision and direction that a backend marks. All have default settings; each other setting is tried once per backend,
+and the types of results (`result`) in every precision, because some libraries have products of one of them only.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from deepbench.plan.suites import Entry
 
 # Bytes of all arrays of a problem that measures the bandwidth of memory: no cache holds them.
 STREAM_BYTES, CPU_STREAM_BYTES = 2**30, 2**29
+# The setting that says in which type results are stored.
+RESULT = "result"
 # A call of a large product takes about this long at most.
 PRODUCT_S = 5.0
 
@@ -64,17 +67,19 @@ def _entries(backend: Backend, choices: Choices, flop_per_s: float | None) -> It
             served = [name for name in PRECISIONS if backend.supports(op.name, name, direction)]
             for precision in served:
                 yield from _lines(op, _small(op), direction, precision, backend)
-            if served and direction == op.directions[0] and not choices.settings:
-                precision = "f32" if "f32" in served else served[0]
+                is_first = precision == ("f32" if "f32" in served else served[0]) and direction == op.directions[0]
                 for name, value in _other_settings(op):
-                    yield from _lines(op, op.smoke[-1:], direction, precision, backend, (name, value))
+                    if is_first or name == RESULT:
+                        yield from _lines(op, op.smoke[-1:], direction, precision, backend, (name, value))
     for op in _products():
         problems = [*op.probes]
         if choices.device != CPU and flop_per_s is not None:
             limit = Limit(None, round(PRODUCT_S * flop_per_s))
             problems += [fitted(op, p, op.directions[:1], {}, limit) for p in op.device_probes]
         for precision in PRECISIONS:
-            yield from _lines(op, problems, op.directions[0], precision, backend)
+            for value in op.settings.get(RESULT, ("",)):
+                setting = [(RESULT, value)] if value else []
+                yield from _lines(op, problems, op.directions[0], precision, backend, *setting)
     yield from _streams(backend, CPU_STREAM_BYTES if choices.device == CPU else STREAM_BYTES)
 
 

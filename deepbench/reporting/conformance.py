@@ -6,7 +6,7 @@ Texts of libraries and of files are data: they are shortened, made printable and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +30,33 @@ from deepbench.reporting.output import Report, json_text
 from deepbench.reporting.page import render
 from deepbench.reporting.table import Column, Part, Table, markdown_of, number, print_parts
 
-# In the order of the sentence at the top.
-WORDS: dict[Ending, str] = {
+# In the order of the sentence at the top: of one case, and of several.
+VERBS: dict[Ending, tuple[str, str]] = {
+    "right": ("is right", "are right"),
+    "refused": ("is refused", "are refused"),
+    "wrong": ("is wrong", "are wrong"),
+    "untimed": ("is right but its time cannot be trusted", "are right but their time cannot be trusted"),
+    "crashed": ("crashed or reported an error", "crashed or reported an error"),
+    "timeout": ("hung", "hung"),
+    "out_of_memory": ("is too large for the memory", "are too large for the memory"),
+    "missing": ("lacks its library", "lack their library"),
+    "unchecked": ("is unchecked", "are unchecked"),
+    "interrupted": ("was interrupted", "were interrupted"),
+    "inconsistent": ("is contradicted by its own record", "are contradicted by their own records"),
+}
+
+# In tables.
+SHORT: dict[Ending, str] = {
     "right": "right",
     "refused": "refused",
     "wrong": "wrong",
-    "untimed": "right, but their time cannot be trusted",
+    "untimed": "time not trusted",
     "crashed": "crashed",
     "timeout": "hung",
-    "out_of_memory": "too large for the memory",
-    "missing": "not measured, because the library is missing",
-    "unchecked": "unchecked",
-    "interrupted": "interrupted",
-    "inconsistent": "contradicted by their own record",
-}
-
-SHORT: dict[Ending, str] = {
-    **WORDS,
-    "untimed": "time not trusted",
     "out_of_memory": "too large",
     "missing": "library missing",
+    "unchecked": "unchecked",
+    "interrupted": "interrupted",
     "inconsistent": "inconsistent",
 }
 
@@ -68,14 +75,14 @@ CLOCK_NOTES = {
 
 # Texts of libraries may be of any length.
 LONGEST_IN_TABLE, LONGEST_REASON, LONGEST_NAME = 70, 500, 100
-# So many failures and cases of a reason are printed; a page and JSON have all.
-MOST_FAILURES, MOST_CASES_OF_REASON = 40, 3
+# So many reasons, and cases of each, are printed; pages, Markdown and JSON have all.
+MOST_REASONS, MOST_CASES_OF_REASON = 40, 3
 
 
 def conclusion(found: Conformance) -> list[str]:
     """What the report says in a sentence or two."""
-    numbers = {ending: len(found.of(ending)) for ending in WORDS}
-    parts = [f"{n} {'is' if n == 1 else 'are'} {_singular(ending, n)}" for ending, n in numbers.items() if n]
+    numbers = {ending: len(found.of(ending)) for ending in VERBS}
+    parts = [f"{n} {VERBS[ending][n != 1]}" for ending, n in numbers.items() if n]
     lines = [f"Of {count(found.planned, 'case')}, {join(parts)}." if parts else "No case was measured."]
     if left := found.planned - len(found.cases):
         lines.append(f"{count(left, 'case')} {'is' if left == 1 else 'are'} not measured yet.")
@@ -86,12 +93,6 @@ def conclusion(found: Conformance) -> list[str]:
         more = f", and {len(names) - most} more" if len(names) > most else ""
         lines.append(f"What fails: {printable(', '.join([*names][:most]))}{more}.")
     return lines
-
-
-def _singular(ending: Ending, number: int) -> str:
-    words = WORDS[ending].replace("their", "its") if number == 1 else WORDS[ending]
-    # "2 are crashed" is no English.
-    return {"crashed": "ended by a crash", "timeout": "ended after no sign of life"}.get(ending, words)
 
 
 def head(found: Conformance) -> list[tuple[str, str]]:
@@ -153,7 +154,7 @@ def operations_table(found: Conformance) -> Table:
 def otherwise(cell: ConformanceCell) -> str:
     """How those cases ended that are not right."""
     found = []
-    for ending in WORDS:
+    for ending in VERBS:
         cases = cell.of(ending)
         if ending == "right" or not cases:
             continue
@@ -162,7 +163,7 @@ def otherwise(cell: ConformanceCell) -> str:
             worst = how_wrong(max(cases, key=lambda c: -1.0 if c.error is None else c.error))
             text += f" ({worst})" if worst else ""
         elif ending not in BROKEN and len({case.reason for case in cases}) == 1:  # failures are listed below
-            text += f": {_reason(cases[0], LONGEST_IN_TABLE)}"
+            text += f": {_shortened(cases[0].reason, LONGEST_IN_TABLE)}"
         found.append(text)
     return "; ".join(found)
 
@@ -177,32 +178,41 @@ def how_wrong(case: EndedCase) -> str:
     return "" if case.error is None else f"error of {case.error:.3g} tolerances"
 
 
-def _reason(case: EndedCase, most: int) -> str:
-    return shorten(printable(" ".join((case.reason or "no reason given").split())), most)
+def _shortened(reason: str | None, most: int) -> str:
+    return shorten(printable(" ".join((reason or "no reason given").split())), most)
 
 
-def failures_table(cases: Sequence[EndedCase]) -> Table:
-    """A row for each case that is wrong, crashed or hung."""
-    rows = [
-        {
-            "case": printable(case.case),
-            "ending": SHORT[case.ending],
-            "how": how_wrong(case),
-            "reason": _reason(case, LONGEST_REASON),
-        }
-        for case in cases
+@dataclass(frozen=True)
+class ReasonText:
+    """A reason of cases that are not right, with their texts."""
+
+    how: str
+    """How many ended how."""
+    reason: str
+    cases: Sequence[str]
+    is_failure: bool
+
+
+def reasons(found: Conformance) -> list[ReasonText]:
+    """Each reason once, failures first."""
+    texts = [
+        ReasonText(
+            f"{count(len(given.cases), 'case')} {SHORT[given.ending]}",
+            _shortened(given.reason, LONGEST_REASON),
+            list(map(printable, given.cases)),
+            given.ending in BROKEN,
+        )
+        for given in found.reasons
     ]
-    columns = [Column("case"), Column("ending"), Column("how", title="how wrong"), Column("reason")]
-    return Table(columns, rows).without_empty_columns()
+    return sorted(texts, key=lambda text: not text.is_failure)
 
 
-def reason_lines(found: Conformance) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Each reason of cases that are not right: how many ended how, the reason, and the cases."""
-    for given in found.reasons:
-        if given.ending not in BROKEN:
-            text = shorten(printable(" ".join(given.reason.split())), LONGEST_REASON) or "no reason given"
-            how = f"{count(len(given.cases), 'case')} {SHORT[given.ending]}"
-            yield how, text, [printable(case) for case in given.cases]
+def _reason_lines(texts: Iterable[ReasonText], everything: bool) -> Iterator[str]:
+    for text in texts:
+        some = text.cases if everything else text.cases[:MOST_CASES_OF_REASON]
+        more = [f"and {len(text.cases) - len(some)} more"] if len(text.cases) > len(some) else []
+        yield f"{text.how}: {text.reason}"
+        yield f"    {'; '.join([*some, *more])}"
 
 
 def rates_table(found: Conformance) -> Table:
@@ -270,7 +280,8 @@ def share_text(rate: HighestRate) -> str | None:
     """The share of the peak; None without a peak."""
     if rate.share is None:
         return None
-    return f"{units.percent(rate.share, 1)}{' impossible' if rate.is_impossible else ''}"
+    least = "≥ " if rate.is_disturbed else ""
+    return f"{least}{units.percent(rate.share, 1)}{' (impossible)' if rate.is_impossible else ''}"
 
 
 def host_lines(found: Conformance) -> list[str]:
@@ -293,22 +304,15 @@ def _host_line(cost: HostCost) -> str:
 
 
 def parts(found: Conformance, everything: bool = False) -> list[Part]:
-    """Sentences and tables; `everything`: all failures, and all cases of a reason."""
-    failed = found.of(*BROKEN)
-    shown = failed if everything else failed[:MOST_FAILURES]
-    more = [f"And {len(failed) - len(shown)} more: --json and --page have all."] if len(failed) > len(shown) else []
-    reasons: list[str] = []
-    for how, text, cases in reason_lines(found):
-        some = cases if everything else cases[:MOST_CASES_OF_REASON]
-        rest = f"; and {len(cases) - len(some)} more" if len(cases) > len(some) else ""
-        reasons += [f"{how}: {text}", f"    {'; '.join(some)}{rest}"]
+    """Sentences and tables; `everything`: all reasons, and all cases of each."""
+    texts = reasons(found)
+    shown = texts if everything else texts[:MOST_REASONS]
+    left = [f"{count(len(texts) - len(shown), 'reason')} more: --page, --markdown and --json have all."]
     return [
         conclusion(found),
-        [f"{label:11} {text}" for label, text in head(found)],
+        [f"{label:12} {text}" for label, text in head(found)],
         operations_table(found),
-        failures_table(shown),
-        more,
-        reasons,
+        [*_reason_lines(shown, everything), *(left if len(texts) > len(shown) else [])],
         rates_table(found),
         host_lines(found),
     ]
@@ -334,7 +338,7 @@ def values(found: Conformance) -> dict[str, Any]:
         "conclusion": " ".join(conclusion(found)),
         "broken": found.is_broken,
         "planned": found.planned,
-        "counts": {ending: len(found.of(ending)) for ending in WORDS},
+        "counts": {ending: len(found.of(ending)) for ending in VERBS},
         "about": dict(found.facts),
         "cases": [asdict(case) for case in found.cases],
         "rates": [{**asdict(r), "share_of_peak": r.share, "is_impossible": r.is_impossible} for r in found.rates],
@@ -360,8 +364,7 @@ def write_page(found: Conformance, path: Path, title: str | None = None) -> None
         grids=list(_grids(found)),
         rates=_plain(rates_table(found)),
         host=host_lines(found),
-        failures=_plain(failures_table(found.of(*BROKEN))),
-        reasons=list(reason_lines(found)),
+        reasons=reasons(found),
         operations=_plain(operations_table(found)),
     )
     with replacing(path) as draft:

@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any, Literal
 
 from deepbench.core.op import known_op
+from deepbench.core.precision import PRECISIONS
 from deepbench.results.file import ResultFile
 from deepbench.results.record import Record
 from deepbench.results.summary import Summary, summarize
@@ -256,7 +257,8 @@ def _rates(summaries: Sequence[Summary], peaks: Mapping[str, float]) -> Iterable
         rate = work / summary.time_s
         if what not in highest or rate > highest[what][0]:
             highest[what] = rate, summary, work
-    for what in sorted(highest, key=lambda name: name == BANDWIDTH):
+    order = [*PRECISIONS, BANDWIDTH]
+    for what in sorted(highest, key=lambda name: order.index(name) if name in order else len(order)):
         rate, summary, work = highest[what]
         record, estimate = summary.record, summary.estimate
         assert estimate is not None, "it is ranked"

@@ -20,12 +20,13 @@ from deepbench.plan.cases import Choices, Planned, expand
 from deepbench.plan.fit import Limit, fitted
 from deepbench.plan.suites import Entry
 
-# Bytes of all arrays of a problem that measures the bandwidth of memory: no cache holds them.
-STREAM_BYTES, CPU_STREAM_BYTES = 2**30, 2**29
+# Bytes of all arrays of a problem that measures the bandwidth of memory. Few caches hold them, and each of the three
+# arrays of a sum has 128 MiB, the most that WebGPU promises for a buffer.
+STREAM_BYTES = 3 * 2**27
 # The setting that says in which type results are stored.
 RESULT = "result"
-# A call of a large product takes about this long at most.
-PRODUCT_S = 5.0
+# A call of a large product on a device takes about this long at most: its clock makes some fifty.
+PRODUCT_S = 0.2
 
 
 def backends_of(choices: Choices) -> list[Backend]:
@@ -38,8 +39,8 @@ def backends_of(choices: Choices) -> list[Backend]:
 def conformance_cases(choices: Choices, threads: int, flop_per_s: dict[str, float]) -> list[Planned]:
     """All cases of a report.
 
-    `flop_per_s` has by backend the rate that a product of medium size reached. It decides how large products are; a
-    backend without one gets none that is larger.
+    `flop_per_s` has by backend the rate that a product of medium size reached on a device. It decides how large
+    products are there; a backend without one gets only small ones.
     """
     entries = [
         entry for backend in backends_of(choices) for entry in _entries(backend, choices, flop_per_s.get(backend.name))
@@ -73,14 +74,15 @@ def _entries(backend: Backend, choices: Choices, flop_per_s: float | None) -> It
                         yield from _lines(op, op.smoke[-1:], direction, precision, backend, (name, value))
     for op in _products():
         problems = [*op.probes]
-        if choices.device != CPU and flop_per_s is not None:
-            limit = Limit(None, round(PRODUCT_S * flop_per_s))
-            problems += [fitted(op, p, op.directions[:1], {}, limit) for p in op.device_probes]
+        if choices.device != CPU:
+            limit = Limit(None, round(PRODUCT_S * (flop_per_s or 0.0)))
+            largest = [*op.probes, *op.device_probes] if flop_per_s is not None else []
+            problems = [fitted(op, p, op.directions[:1], {}, limit) for p in largest]
         for precision in PRECISIONS:
             for value in op.settings.get(RESULT, ("",)):
                 setting = [(RESULT, value)] if value else []
                 yield from _lines(op, problems, op.directions[0], precision, backend, *setting)
-    yield from _streams(backend, CPU_STREAM_BYTES if choices.device == CPU else STREAM_BYTES)
+    yield from _streams(backend)
 
 
 def _lines(
@@ -108,11 +110,11 @@ def _products() -> list[Op]:
     return [op for op in all_ops().values() if op.probes]
 
 
-def _streams(backend: Backend, size: int) -> Iterator[Entry]:
+def _streams(backend: Backend) -> Iterator[Entry]:
     """Problems that memory limits: copies, else the sum of two vectors."""
     ops = all_ops()
     for name, kind, arrays in (("memory", "copy", sum(STREAMS["copy"])), ("elementwise", "add", 3)):
         if backend.supports(name, "f32", "forward"):
-            problem = ops[name].Problem(kind, size // (4 * arrays) // 2 * 2)  # type: ignore[call-arg]
+            problem = ops[name].Problem(kind, STREAM_BYTES // (4 * arrays) // 2 * 2)  # type: ignore[call-arg]
             yield from _lines(ops[name], [problem], "forward", "f32", backend)
             return

@@ -14,6 +14,7 @@ from deepbench.core import devices, units
 from deepbench.core.errors import shorten
 from deepbench.core.files import replacing
 from deepbench.core.json_lines import printable
+from deepbench.core.precision import PRECISIONS
 from deepbench.core.version import VERSION
 from deepbench.core.words import count, join
 from deepbench.judge.conformance import (
@@ -127,7 +128,7 @@ def operations_table(found: Conformance) -> Table:
     several = len({cell.backend for cell in found.cells}) > 1
     rows: list[dict[str, Any]] = []
     above: tuple[str, str] | None = None
-    for cell in sorted(found.cells, key=lambda c: (c.backend, [x.op for x in found.cells].index(c.op))):
+    for cell in _in_order(found.cells):
         key = (cell.backend, cell.op)
         rows.append(
             {
@@ -149,6 +150,21 @@ def operations_table(found: Conformance) -> Table:
         Column("ran", title="what ran", narrow=1),
     ]
     return Table(columns, rows).without_empty_columns("otherwise")
+
+
+def _in_order(cells: Sequence[ConformanceCell]) -> list[ConformanceCell]:
+    """By backend and operation as they come, then by precision as these are listed everywhere."""
+    precisions, places = list(PRECISIONS), dict[tuple[str, str], int]()
+    for cell in cells:
+        places.setdefault((cell.backend, ""), len(places))
+        places.setdefault((cell.backend, cell.op), len(places))
+
+    def place(cell: ConformanceCell) -> tuple[int, ...]:
+        known = cell.precision in precisions
+        number = precisions.index(cell.precision) if known else len(precisions)
+        return places[cell.backend, ""], places[cell.backend, cell.op], number
+
+    return sorted(cells, key=place)
 
 
 def otherwise(cell: ConformanceCell) -> str:
@@ -308,9 +324,10 @@ def parts(found: Conformance, everything: bool = False) -> list[Part]:
     texts = reasons(found)
     shown = texts if everything else texts[:MOST_REASONS]
     left = [f"{count(len(texts) - len(shown), 'reason')} more: --page, --markdown and --json have all."]
+    width = max(len(label) for label, _ in head(found))
     return [
         conclusion(found),
-        [f"{label:12} {text}" for label, text in head(found)],
+        [f"{label:{width}}  {text}" for label, text in head(found)],
         operations_table(found),
         [*_reason_lines(shown, everything), *(left if len(texts) > len(shown) else [])],
         rates_table(found),
@@ -380,8 +397,9 @@ def _plain(table: Table) -> dict[str, Any]:
 def _grids(found: Conformance) -> Iterable[Mapping[str, Any]]:
     """For each backend, operations × precisions, with the marks of what ended how."""
     for backend in dict.fromkeys(cell.backend for cell in found.cells):
-        cells = [cell for cell in found.cells if cell.backend == backend]
-        precisions = list(dict.fromkeys(cell.precision for cell in cells))
+        cells = _in_order([cell for cell in found.cells if cell.backend == backend])
+        used = dict.fromkeys(cell.precision for cell in cells)
+        precisions = [name for name in PRECISIONS if name in used] + [name for name in used if name not in PRECISIONS]
         by_place = {(cell.op, cell.precision): cell for cell in cells}
         rows = [
             (printable(op), [_mark(by_place.get((op, precision))) for precision in precisions])

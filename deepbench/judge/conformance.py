@@ -282,7 +282,9 @@ def _peak_of_card(record: Record, what: str) -> float | None:
     facts: Any = record["library"] or {}
     card = facts.get("card")
     peak = card.get(OF_CARD.get(what)) if isinstance(card, dict) else None
-    return float(peak) if isinstance(peak, int | float) and 0 < peak < 1e30 else None
+    if isinstance(peak, bool) or not isinstance(peak, int | float):
+        return None
+    return float(peak) if 0 < peak < 1e30 else None
 
 
 def _host_costs(summaries: Sequence[Summary]) -> Iterable[HostCost]:

@@ -72,9 +72,9 @@ def conform(
     \b
     Examples:
       deepbench info --devices
-      deepbench conform --device pjrt:tpu --budget 20min --page report.html
+      deepbench conform --device pjrt:tpu --budget 20min --page tpu.html
       deepbench conform --device cuda --peak bf16=989T --bandwidth 3.35TB/s
-      deepbench conform deepbench-conform-pjrt-tpu-20261121-113000.jsonl --markdown
+      deepbench conform deepbench-conform-cuda-20261121-113000.jsonl --json
     """
     from deepbench.api.conformance import (
         conformance,

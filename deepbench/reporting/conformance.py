@@ -203,7 +203,7 @@ class ReasonText:
     """A reason of cases that are not right, with their texts."""
 
     how: str
-    """How many ended how."""
+    """How they ended, and how many."""
     reason: str
     cases: Sequence[str]
     is_failure: bool
@@ -213,7 +213,7 @@ def reasons(found: Conformance) -> list[ReasonText]:
     """Each reason once, failures first."""
     texts = [
         ReasonText(
-            f"{count(len(given.cases), 'case')} {SHORT[given.ending]}",
+            f"{SHORT[given.ending]}, {count(len(given.cases), 'case')}",
             _shortened(given.reason, LONGEST_REASON),
             list(map(printable, given.cases)),
             given.ending in BROKEN,
@@ -413,6 +413,7 @@ def _mark(cell: ConformanceCell | None) -> dict[str, str]:
         return {"state": "none", "text": "–"}
     right, broken = len(cell.of("right")), len(cell.of(*BROKEN))
     state = "bad" if broken else "good" if right == len(cell.cases) else "partly" if right else "refused"
-    words = [f"{right} of {len(cell.cases)}"]
-    words += [f"{len(cell.of(ending))} {SHORT[ending]}" for ending in BROKEN if cell.of(ending)]
+    words = [f"{right}/{len(cell.cases)}"]
+    told = [ending for ending in VERBS if ending not in ("right", "refused") and cell.of(ending)]
+    words += [f"{len(cell.of(ending))} {SHORT[ending]}" for ending in told]
     return {"state": state, "text": ", ".join(words)}

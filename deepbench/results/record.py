@@ -233,7 +233,7 @@ class LibraryFacts(TypedDict):
     card: NotRequired[object]
     """of a GPU library; see [Card](#card)"""
     device: NotRequired[Annotated[str, Text(longest=1000)]]
-    """what the device calls itself, such as `TPU v4`, where an interface such as PJRT reaches it"""
+    """what a device that an interface such as PJRT reaches calls itself"""
 
 
 class Unavailability(TypedDict):
@@ -339,15 +339,15 @@ class QueueMeasurement(TypedDict):
     slope_s: SampleSeconds | None
     """[s] by the slope of k, 2k and 3k calls; null if it was not taken"""
     loop_s: SampleSeconds | None
-    """[s] by a loop inside the program; null if the interface has none, or if it was refused"""
+    """[s] by a loop inside the program; null if there is none, or it was refused"""
     enqueue_s: Seconds
     """[s] until the host goes on: what a call costs it"""
     empty_s: SampleSeconds | None
-    """[s] by the slope of a call that computes next to nothing; null if it was not taken"""
+    """[s] the slope of a call that computes next to nothing; null if not taken"""
     off_line: Number | None
-    """how far 3k calls lie off the line through k and 2k, relative to k; null if there were too few samples"""
+    """[share] how far 3k calls are off the line; null if noise hides it"""
     fetch_growth: Number | None
-    """the time of reading the result that grows with the calls, relative to a call: a wait that waits leaves none"""
+    """[share] of a call that is still under way after the wait"""
     refused: str | None
     """why the loop was refused; null if it was not"""
 
@@ -356,8 +356,7 @@ class DeviceMeasurement(TypedDict):
     """What the clock and the sensors of an accelerator reported."""
 
     clock: Literal["graph", "stalled events", "events", "slope", "loop", "awaited"]
-    """how samples were timed: `graph`, `stalled events` or `events` ([gpu.md](gpu.md)), on a device without events
-    `slope`, `loop` or `awaited` ([method.md](method.md))"""
+    """`graph`, `stalled events`, `events`, `slope`, `loop`, `awaited`: how samples were timed"""
     fallback: str | None
     """why this is not the usual clock for this length; null if it is"""
     host_call_s: Annotated[list[SampleSeconds], Items(10**6)]

@@ -356,7 +356,7 @@ class DeviceMeasurement(TypedDict):
     """What the clock and the sensors of an accelerator reported."""
 
     clock: Literal["graph", "stalled events", "events", "slope", "loop", "awaited"]
-    """how samples were timed ([gpu.md](gpu.md), [a device](adding-a-device.md#what-is-timed))"""
+    """how samples were timed: [GPUs](gpu.md), [others](adding-a-device.md#what-is-timed)"""
     fallback: str | None
     """why this is not the usual clock for this length; null if it is"""
     host_call_s: Annotated[list[SampleSeconds], Items(10**6)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepbench.api.filters import Choice, make_choices
-from deepbench.api.measuring import Options, Session, default_path, run_session, temporary_path
+from deepbench.api.measuring import Options, Session, default_path, temporary_path
 from deepbench.api.results import FileResults, Results, load_kernels
 from deepbench.core.devices import CPU
 from deepbench.core.errors import BadInput, shorten
@@ -71,7 +71,8 @@ def conform(
         planned = plan_conformance(choices, options, show)
         path = Path(output) if output is not None else temporary_path()
         with Session.create(path, planned, options) as session:
-            return run_session(session, show, options.begin)
+            session.run(show, options.begin, once=True)
+            return Results(session.file)
 
 
 def plan_conformance(choices: Choices, options: Options, progress: Progress = no_progress) -> list[Planned]:

@@ -148,7 +148,7 @@ def _measure(session: Session, watch: LoadWatch, quiet: bool, begin: float | Non
     code = 0
     try:
         with progress_bar(console) as bar:
-            session.run(bar, begin)
+            session.run(bar, begin, once=True)
     except (NotWritten, OSError) as error:
         reason = system_error(error) if isinstance(error, OSError) else str(error)
         raise BadInput(f"{reason}. What was measured is in {path}. To continue: {_continue(path)}") from None

@@ -210,6 +210,28 @@ def test_a_device_without_failures_ends_with_0_and_a_file_is_resumed(folder, tmp
     assert json.loads(again.stdout)["counts"]["right"] == len(records_of(tmp_path / "s.jsonl")) == len(lines) - 1
 
 
+def test_a_budget_measures_every_case_once_and_leaves_the_rest(folder, tmp_path):
+    shutil.copytree(folder / "plugins", tmp_path / "plugins")
+    words = ("--device", "chip:one", "--op", "softmax", "--direction", "forward", "--budget", "100s", "-o", "s.jsonl")
+    done = conform(tmp_path, *words)
+
+    assert 0 == done.returncode, done.stderr
+    assert [1, 1] == [record["round"] for record in records_of(tmp_path / "s.jsonl")]
+
+
+def test_a_device_is_measured_from_python_too(monkeypatch):
+    import deepbench
+
+    for name, value in NO_LIBRARIES.items():
+        monkeypatch.setenv(name, value)
+    results = deepbench.conform("cpu", backends="reference", ops="softmax", precisions="f32", directions="forward")
+    found = deepbench.conformance(results, peaks={"f32": 1e12})
+
+    assert 2 == len(found.of("right")) == len(found.cases)
+    with pytest.raises(deepbench.BadInput, match="peaks are rates by precision"):
+        deepbench.conformance(results, peaks={"f33": 1e12})
+
+
 def test_a_file_of_run_has_a_report_too_and_o_may_be_its_page(deepbench, null_file, tmp_path):
     done = deepbench("conform", "out.jsonl", "-o", "report.html")
 

@@ -16,6 +16,7 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from deepbench.api.comparing import compare, gate, rank
+    from deepbench.api.conformance import conform, conformance
     from deepbench.api.filters import cases, operations
     from deepbench.api.foreign import import_results
     from deepbench.api.machine import describe_machine, diagnose, libraries
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "api.comparing": ("compare", "gate", "rank"),
+    "api.conformance": ("conform", "conformance"),
     "api.filters": ("cases", "operations"),
     "api.foreign": ("import_results",),
     "api.machine": ("describe_machine", "diagnose", "libraries"),
@@ -52,6 +54,8 @@ __all__ = [
     "alternate",
     "cases",
     "compare",
+    "conform",
+    "conformance",
     "data",
     "describe_machine",
     "diagnose",

@@ -24,9 +24,9 @@ def comma_list(ctx: click.Context, option: click.Parameter, value: tuple[str, ..
     return tuple(dict.fromkeys(w for v in value for w in v.split(",") if w))
 
 
-def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that choose cases."""
-    options = (
+def _choosing(own: Mapping[str, str]) -> Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """The options that choose cases, by name; `own` has help texts of a command by the names of arguments."""
+    several = (
         ("--op", "OP", "Only these operations."),
         (
             "--backend",
@@ -41,27 +41,47 @@ def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--ranks", "N", "Only groups of this many ranks (default: what the suite says, up to the number of cores)."),
         ("--set", "NAME=VALUE", "A setting of cases, such as beta=0, or a parameter of a model, such as batch=8."),
     )
-    command = click.option(
+    options = {}
+    for name, metavar, text in several:
+        split = None if name in ("--set", "--application") else comma_list
+        text = f"{own.get(name.strip('-'), text)} Repeatable."
+        options[name] = click.option(name, multiple=True, metavar=metavar, help=text, callback=split)
+    options["--device"] = click.option(
+        "--device",
+        metavar="DEVICE",
+        help=own.get(
+            "device", "Measure on cpu (default), cuda, hip, or another device that deepbench info --devices lists."
+        ),
+    )
+    options["--with-parts"] = click.option(
+        "--with-parts",
+        is_flag=True,
+        help="Also measure the parts of wide or stacked recurrent layers and of linear layers; see show --by parts.",
+    )
+    options["--fit"] = click.option(
         "--fit",
         metavar="SIZE",
         help="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones; with "
         "run --quick at most 512 MiB and 5 GFLOP, unless SIZE has a work.",
-    )(command)
-    command = click.option(
-        "--with-parts",
-        is_flag=True,
-        help="Also measure the parts of wide or stacked recurrent layers and of linear layers; see show --by parts.",
-    )(command)
-    command = click.option(
-        "--device",
-        metavar="DEVICE",
-        help="Measure on cpu (default), cuda, hip, or another device that deepbench info --devices lists.",
-    )(command)
-    for name, metavar, text in reversed(options):
-        split = None if name in ("--set", "--application") else comma_list
-        add = click.option(name, multiple=True, metavar=metavar, help=text + " Repeatable.", callback=split)
-        command = add(command)
-    return command
+    )
+    return options
+
+
+def choosing_options(*names: str, **own: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Some of the options that choose cases, in this order. `own` has help texts that replace the usual ones."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        options = _choosing(own)
+        for name in reversed(names):
+            command = options[name](command)
+        return command
+
+    return add
+
+
+def case_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """All options that choose cases."""
+    return choosing_options(*_choosing({}))(command)
 
 
 def one_of(argument: str, **helps: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -107,7 +127,7 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
     from deepbench.api.groups import launched
 
     settings: dict[str, tuple[str, ...]] = {}
-    for word in filters["set"]:
+    for word in filters.get("set", ()):
         name = ""
         for part in word.split(","):  # `batch=1,8,phase=decode`
             before, equals, value = part.rpartition("=")
@@ -117,17 +137,17 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
             settings[name] = (*settings.get(name, ()), value)
     place = launched()
     choices = make_choices(
-        ops=filters["op"],
-        backends=filters["backend"],
-        precisions=filters["precision"],
-        directions=filters["direction"],
-        applications=filters["application"],
-        threads=map(thread_count, filters["threads"]),
-        ranks=[whole_number("ranks", n) for n in filters["ranks"]],
+        ops=filters.get("op", ()),
+        backends=filters.get("backend", ()),
+        precisions=filters.get("precision", ()),
+        directions=filters.get("direction", ()),
+        applications=filters.get("application", ()),
+        threads=map(thread_count, filters.get("threads", ())),
+        ranks=[whole_number("ranks", n) for n in filters.get("ranks", ())],
         device=filters["device"],
         settings=settings,
-        fit=filters["fit"],
-        with_parts=filters["with_parts"],
+        fit=filters.get("fit"),
+        with_parts=filters.get("with_parts", False),
         mode=mode,
         most_ranks=place.ranks if place is not None else None,
     )

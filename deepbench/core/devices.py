@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
 
 def is_name(text: object) -> bool:
     """Whether this may be the name of a device."""
-    return isinstance(text, str) and len(text) <= MOST_CHARACTERS and _NAME.match(text) is not None
+    return isinstance(text, str) and len(text) <= MOST_CHARACTERS and _NAME.fullmatch(text) is not None
 
 
 def base(device: str) -> str:
@@ -56,7 +56,7 @@ def index(device: str) -> int:
 
 def named(backend: str, platform: str) -> str:
     """The name of a device that a backend reaches, from what the interface calls its platform."""
-    word = re.sub(r"[^a-z0-9_.-]+", "-", platform.lower()).strip("-.")[:24] or "unknown"
+    word = re.sub(r"[^a-z0-9_.-]+", "-", platform.lower()).strip("-._")[:24] or "unknown"
     return SHARED.get(word, f"{backend}:{word}")
 
 

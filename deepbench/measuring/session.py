@@ -233,8 +233,10 @@ class Session:
         """The planned cases."""
         return [p.case for p in self.planned]
 
-    def run(self, progress: Progress = no_progress, begin: float | None = None) -> None:
+    def run(self, progress: Progress = no_progress, begin: float | None = None, *, once: bool = False) -> None:
         """Measure what the plan still lacks. `begin` is when a budget began (monotonic clock); None: now.
+
+        With `once`, a budget that is left when every case was measured once is not used.
 
         On KeyboardInterrupt the case in progress becomes a record with the status `interrupted`. `BadInput` if no case
         fits into the budget; then a new file is removed.
@@ -255,7 +257,7 @@ class Session:
                 return queue(self.planned, self.file.records, self._rounds, seed)
             left_s = rounds_end - time.monotonic()
             heat = next_within_budget(self.planned, self.file.records, self.estimate, left_s, seed, widths)
-            return [heat] if heat else []
+            return [heat] if heat and not (once and heat[0][1] > 1) else []
 
         own_rules, is_hopeless, earlier = self.rules, False, len(self.file.records)
         while heats := batch():

@@ -329,7 +329,8 @@ class SlopeTimer:
     def _enqueue_s(self) -> float:
         """What a call costs the host, while only a few calls are under way: a queue that is full makes it wait."""
         times = []
-        for _ in range(READINGS):
+        # Calls of seconds are given a few times only.
+        for _ in range(READINGS if (self._call_s or 0.0) < AWAITED_S else 1):
             start = self._queue.now()
             self._queue.enqueue(4)
             times.append(self._queue.now() - start)

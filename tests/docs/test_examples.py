@@ -115,11 +115,36 @@ def test_the_program_that_tries_a_onednn_kernel_runs(libraries):
     assert "layer_normalization" in done.stdout
 
 
+def test_the_example_device_is_found_right_and_timed_by_the_clock_without_events(deepbench, tmp_path):
+    words = ["run", "gemm m=96 n=64 k=100 f32", "--set", "beta=0", "--quick", "-o", "out.jsonl"]
+    done = deepbench(*words, "--device", "thread_device:thread", **NO_LIBRARIES, DEEPBENCH_PLUGINS=str(EXAMPLES))
+    (record,) = records_of(tmp_path / "out.jsonl")
+
+    if record["status"] == "wrong":  # other programs may disturb a device that is made of this machine
+        assert record["check"]["before"]["passed"]
+        assert record["measurement"] is None
+        return
+    assert 0 == done.returncode, done.stderr
+    assert ("ok", "thread_device:thread") == (record["status"], record["device"])
+    assert record["measurement"]["device"]["clock"] in ("slope", "awaited")
+    assert "a thread of Python" == record["library"]["device"]
+
+
+def test_the_example_device_is_among_those_that_are_found():
+    code = """
+from deepbench.measuring.devices import find_devices
+print([row.device for row in find_devices(["thread_device"]).reached])
+"""
+    assert "['thread_device:thread']" == python(code).stdout.strip()
+
+
 def stripped(text):
     return "\n".join(line.strip() for line in text.strip().splitlines())
 
 
-@pytest.mark.parametrize("page", ["adding-a-library.md", "adding-an-operation.md", "onednn-kernels.md"])
+@pytest.mark.parametrize(
+    "page", ["adding-a-device.md", "adding-a-library.md", "adding-an-operation.md", "onednn-kernels.md"]
+)
 def test_the_code_on_a_page_is_code_that_is_tested(page):
     files = [*EXAMPLES.rglob("*.py"), *(ROOT / "deepbench" / "backends" / "onednn").glob("*.py")]
     tested = [stripped(path.read_text()) for path in files]

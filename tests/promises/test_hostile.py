@@ -12,11 +12,12 @@ from rich.console import Console
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.judge import limits
+from deepbench.judge.conformance import judge
 from deepbench.judge.published import match
 from deepbench.plan.cases import Planned
 from deepbench.plan.modes import Rounds, Rules
 from deepbench.plan.rounds import queue
-from deepbench.reporting import cases, export
+from deepbench.reporting import cases, conformance, export
 from deepbench.reporting.page import content
 from deepbench.reporting.sections import sections
 from deepbench.results import summary
@@ -108,6 +109,9 @@ def check(path, changes):
     export.to_markdown(found, summaries)
     json.dumps(content.of_file(found, "mine"), allow_nan=False)
     match(summaries, "NVIDIA Tesla V100")
+    report = conformance.report(judge(found, {"f32": 1e12}))
+    report.print(Console(file=io.StringIO(), width=80))
+    json.loads(report.text("json"))
     try:
         planned = [Planned(parse_case(p["case"]), p["sources"]) for p in found.header["plan"]["cases"]]
         Rules(**found.header["plan"]["rules"])

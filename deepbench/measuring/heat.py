@@ -79,7 +79,7 @@ def measure_heat(
         # Slices of groups are longer, and as many of them are wanted.
         most_s = max(rules.most_s, rules.least_slices * _slice_s(part[0].case)) if len(part) > 1 else rules.most_s
         its_rules = replace(rules, most_s=most_s)
-        devices = [r.case.library.device for r in part]
+        devices = [r.case.device for r in part]
         requests = [
             launch.Request(
                 r.case, round_number, its_rules, timeout_s, choice=r.choice, rivals=devices.count(device) - 1

@@ -446,7 +446,7 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
 def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Header:
     """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
     rounds = options.processes(side is not None)
-    if options.sustained and all(p.case.library.device == "cpu" or p.case.operation.is_group for p in planned):
+    if options.sustained and all(p.case.device == "cpu" or p.case.operation.is_group for p in planned):
         raise BadInput("--sustained loads a GPU for seconds, and no case runs on one; choose --device cuda or hip")
     names = {p.case.backend for p in planned}
     # Limits are known from the default libraries; what computes nothing, or in a group, has no limit.

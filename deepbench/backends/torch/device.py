@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from deepbench.core import devices
-from deepbench.core.errors import Unavailable
+from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.core.kernel import Kernel, Queue
 from deepbench.core.op import Arrays
 from deepbench.native.slope import QueueDevice
@@ -61,6 +61,17 @@ def memory_free(torch: Any, place: Any) -> int | None:
         return None
 
 
+# How PyTorch says that a device lacks an operator, or takes other types for it.
+REFUSALS = (RuntimeError, NotImplementedError, TypeError)
+REFUSED = (
+    "not implemented for",
+    "expected scalar type",
+    "is not currently implemented",
+    "not supported",
+    "Could not run",
+)
+
+
 class Placed:
     """The tensors of a device with the arrays of which they are copies."""
 
@@ -101,9 +112,20 @@ class Placed:
             self.store(arrays, outputs)
 
         notes = kernel.notes | ({"lazy": True} if self._place.type in LAZY else {})
-        queue = TorchQueue(torch, self._place, run)
+
+        def run_or_refuse() -> None:
+            try:
+                run()
+            except REFUSALS as error:
+                text = str(error)
+                if any(word in text for word in REFUSED):
+                    raise Unsupported(f"PyTorch does not serve this on {self._place.type}: {text[:200]}") from None
+                raise
+
+        queue = TorchQueue(torch, self._place, run_or_refuse)
         return replace(
             kernel,
+            run=run_or_refuse,
             load=load_all,
             store=store_all,
             private_buffers=tuple(arrays),

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 from deepbench.core.backend import Mark
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
-from deepbench.native.stablehlo._values import FLOATS, HloLines, Value, tensor
+from deepbench.native.stablehlo._values import FLOATS, HloLines, HloValue, tensor
 
-Values: TypeAlias = "Mapping[str, Value]"
+Values: TypeAlias = "Mapping[str, HloValue]"
 
 # How XLA is told that an output replaces an argument.
 ALIASED = "tf.aliasing_output = {} : i32"
@@ -90,7 +90,7 @@ class HloProgram:
         """
         values = self._arguments()
 
-        def turn(_: Value, before: list[Value]) -> list[Value]:
+        def turn(_: HloValue, before: list[HloValue]) -> list[HloValue]:
             named = dict(zip(values, before, strict=True))
             after = {**named, **self.body(named)}
             return before[0].lines.kept([*_fed_back(after, self.outputs).values()])
@@ -99,7 +99,7 @@ class HloProgram:
         after = lines.repeat(turns, [*values.values()], turn)
         return self._text(dict(zip(values, after, strict=True)), values)
 
-    def _arguments(self) -> dict[str, Value]:
+    def _arguments(self) -> dict[str, HloValue]:
         lines = HloLines()
         return {name: lines.argument(name, *array) for name, array in self.arrays.items()}
 
@@ -129,7 +129,7 @@ def program(case: Case, arrays: Mapping[str, Any]) -> HloProgram:
     return HloProgram({name: shapes[name] for name in order}, outputs, lambda values: write(case, values))
 
 
-def _fed_back(values: Values, outputs: Sequence[str]) -> dict[str, Value]:
+def _fed_back(values: Values, outputs: Sequence[str]) -> dict[str, HloValue]:
     """The values with the first floating-point input changed if the result is not a number."""
     floats = [name for name, value in values.items() if value.kind in FLOATS and value.shape]
     inputs, results = ([n for n in floats if (n in outputs) == is_output] for is_output in (False, True))
@@ -142,7 +142,7 @@ def _fed_back(values: Values, outputs: Sequence[str]) -> dict[str, Value]:
     return {**values, inputs[0]: target.put(zero, new.compare("NE", new).choose(new, old))}
 
 
-def _first(value: Value) -> Value:
+def _first(value: HloValue) -> HloValue:
     """The first element, with all axes."""
     for axis in range(len(value.shape)):
         value = value.part(axis, 0, 1)

@@ -37,38 +37,38 @@ class HloLines:
         self._names += 1
         return f"%{self._names}"
 
-    def argument(self, name: str, shape: Sequence[int], kind: str) -> Value:
+    def argument(self, name: str, shape: Sequence[int], kind: str) -> HloValue:
         """An argument of the program."""
-        return Value(self, f"%{name}", tuple(shape), kind)
+        return HloValue(self, f"%{name}", tuple(shape), kind)
 
-    def write(self, text: str, shape: Sequence[int], kind: str) -> Value:
+    def write(self, text: str, shape: Sequence[int], kind: str) -> HloValue:
         """The value of this operation."""
-        value = Value(self, self.name(), tuple(shape), kind)
+        value = HloValue(self, self.name(), tuple(shape), kind)
         self.text.append(f"{value.name} = {text}")
         return value
 
-    def write_many(self, text: str, like: Sequence[Value]) -> list[Value]:
+    def write_many(self, text: str, like: Sequence[HloValue]) -> list[HloValue]:
         """The values of this operation, with the types of others."""
         name = self.name()
         self.text.append(f"{name}:{len(like)} = {text}")
-        return [Value(self, f"{name}#{i}", value.shape, value.kind) for i, value in enumerate(like)]
+        return [HloValue(self, f"{name}#{i}", value.shape, value.kind) for i, value in enumerate(like)]
 
-    def constant(self, number: float, shape: Sequence[int], kind: str) -> Value:
+    def constant(self, number: float, shape: Sequence[int], kind: str) -> HloValue:
         """A number at every place."""
         text = str(int(number)) if kind not in FLOATS else LEAST[kind] if number == -math.inf else f"{number:.12e}"
         return self.write(f"stablehlo.constant dense<{text}> : {tensor(shape, kind)}", shape, kind)
 
-    def counted(self, shape: Sequence[int], axis: int) -> Value:
+    def counted(self, shape: Sequence[int], axis: int) -> HloValue:
         """0, 1, 2 … along an axis, in s32."""
         return self.write(f"stablehlo.iota dim = {axis} : {tensor(shape, 's32')}", shape, "s32")
 
     def repeat(
-        self, turns: int, values: Sequence[Value], turn: Callable[[Value, list[Value]], Sequence[Value]]
-    ) -> list[Value]:
+        self, turns: int, values: Sequence[HloValue], turn: Callable[[HloValue, list[HloValue]], Sequence[HloValue]]
+    ) -> list[HloValue]:
         """The values after so many turns. `turn` has the number of the turn and the values before it."""
         first, one, end = (self.constant(n, (), "s32") for n in (0, 1, turns))
         before = [first, *values]
-        inner = [Value(self, self.name(), value.shape, value.kind) for value in before]
+        inner = [HloValue(self, self.name(), value.shape, value.kind) for value in before]
         outside, self.text = self.text, []
         after = [inner[0] + one, *turn(inner[0], inner[1:])]
         block, self.text = self.text, outside
@@ -87,13 +87,13 @@ class HloLines:
         text += f"{result} = stablehlo.{operation} {one}, {two} : {scalar}\n"
         return text + f"stablehlo.return {result} : {scalar}\n}})"
 
-    def kept(self, values: Sequence[Value]) -> list[Value]:
+    def kept(self, values: Sequence[HloValue]) -> list[HloValue]:
         """The same values, of which a compiler may compute none without all others."""
         return self.write_many(f"stablehlo.optimization_barrier {_names(values)} : {_types(values)}", values)
 
 
 @dataclass(frozen=True)
-class Value:
+class HloValue:
     """One value: its name, and the shape and the type of its elements."""
 
     lines: HloLines
@@ -105,81 +105,81 @@ class Value:
     def type(self) -> str:
         return tensor(self.shape, self.kind)
 
-    def apply(self, operation: str, *others: Value | float) -> Value:
+    def apply(self, operation: str, *others: HloValue | float) -> HloValue:
         """An operation of elements, such as `maximum`."""
         values = _alike(self, *others)
         return self.lines.write(
             f"stablehlo.{operation} {_names(values)} : {values[0].type}", values[0].shape, self.kind
         )
 
-    def __add__(self, other: Value | float) -> Value:
+    def __add__(self, other: HloValue | float) -> HloValue:
         return self.apply("add", other)
 
-    def __sub__(self, other: Value | float) -> Value:
+    def __sub__(self, other: HloValue | float) -> HloValue:
         return self.apply("subtract", other)
 
-    def __mul__(self, other: Value | float) -> Value:
+    def __mul__(self, other: HloValue | float) -> HloValue:
         return self.apply("multiply", other)
 
-    def __rsub__(self, number: float) -> Value:
+    def __rsub__(self, number: float) -> HloValue:
         return self * -1 + number
 
-    def __truediv__(self, other: Value | float) -> Value:
+    def __truediv__(self, other: HloValue | float) -> HloValue:
         return self.apply("divide", other)
 
-    def __and__(self, other: Value) -> Value:
+    def __and__(self, other: HloValue) -> HloValue:
         return self.apply("and", other)
 
-    def erfc(self) -> Value:
+    def erfc(self) -> HloValue:
         """The complement of the error function."""
         return self.lines.write(f"chlo.erfc {self.name} : {self.type} -> {self.type}", self.shape, self.kind)
 
-    def compare(self, how: str, other: Value | float) -> Value:
+    def compare(self, how: str, other: HloValue | float) -> HloValue:
         """Whether, such as `GT`."""
         one, two = _alike(self, other)
         text = f"stablehlo.compare {how}, {one.name}, {two.name} : ({one.type}, {two.type}) -> "
         return self.lines.write(text + tensor(one.shape, "bool"), one.shape, "bool")
 
-    def choose(self, yes: Value, no: Value | float) -> Value:
+    def choose(self, yes: HloValue, no: HloValue | float) -> HloValue:
         """`yes` where this is true, else `no`."""
         yes, no, condition = *_alike(yes, no), self.repeated(yes.shape)
         text = f"stablehlo.select {_names((condition, yes, no))} : {condition.type}, {yes.type}"
         return self.lines.write(text, yes.shape, yes.kind)
 
-    def to(self, kind: str) -> Value:
+    def to(self, kind: str) -> HloValue:
         """In another type."""
         if kind == self.kind:
             return self
         return self._reshaped("convert", self.shape, kind=kind)
 
-    def halves(self) -> Value:
+    def halves(self) -> HloValue:
         """The signed integers of 4 bits in bytes, the lower half of a byte first, along a new axis."""
         return self._reshaped("bitcast_convert", (*self.shape, 2), kind="s4")
 
-    def reshape(self, *shape: int) -> Value:
+    def reshape(self, *shape: int) -> HloValue:
         """In another shape; -1 stands for what is left."""
         if -1 in shape:
             left = math.prod(self.shape) // -math.prod(shape)
             shape = tuple(left if n == -1 else n for n in shape)
         return self if shape == self.shape else self._reshaped("reshape", shape)
 
-    def transpose(self, *axes: int) -> Value:
+    def transpose(self, *axes: int) -> HloValue:
         """With the axes in this order."""
         return self._reshaped("transpose", [self.shape[axis] for axis in axes], f", dims = {list(axes)}")
 
-    def repeated(self, shape: Sequence[int]) -> Value:
+    def repeated(self, shape: Sequence[int]) -> HloValue:
         """With sizes of 1 repeated, and axes added in front."""
         if tuple(shape) == self.shape:
             return self
         axes = list(range(len(shape) - len(self.shape), len(shape)))
         return self._reshaped("broadcast_in_dim", shape, f", dims = {axes}")
 
-    def reversed(self, *axes: int) -> Value:
+    def reversed(self, *axes: int) -> HloValue:
         """From the last element to the first along these axes."""
         text = f"stablehlo.reverse {self.name}, dims = {list(axes)} : {self.type}"
         return self.lines.write(text, self.shape, self.kind)
 
-    def part(self, axis: int, start: int, end: int, step: int = 1) -> Value:
+    def part(self, axis: int, start: int, end: int, step: int = 1) -> HloValue:
         """Some of an axis."""
         ranges = [f"0:{n}" for n in self.shape]
         ranges[axis] = f"{start}:{end}:{step}"
@@ -187,7 +187,7 @@ class Value:
         shape[axis] = -(-(end - start) // step)
         return self._reshaped("slice", shape, f" [{', '.join(ranges)}]")
 
-    def at(self, place: Value) -> Value:
+    def at(self, place: HloValue) -> HloValue:
         """What is at this place of the first axis."""
         taken = (1, *self.shape[1:])
         places = self._places(place)
@@ -195,7 +195,7 @@ class Value:
         text += f"({self.type}, {_types(places)}) -> {tensor(taken, self.kind)}"
         return self.lines.write(text, taken, self.kind).reshape(*self.shape[1:])
 
-    def put(self, place: Value, value: Value) -> Value:
+    def put(self, place: HloValue, value: HloValue) -> HloValue:
         """With this value at a place of the first axis, or at the beginning of all axes."""
         places = self._places(place)
         if len(value.shape) < len(self.shape):
@@ -204,7 +204,7 @@ class Value:
         text += f"({self.type}, {value.type}, {_types(places)}) -> {self.type}"
         return self.lines.write(text, self.shape, self.kind)
 
-    def joined(self, axis: int, *others: Value) -> Value:
+    def joined(self, axis: int, *others: HloValue) -> HloValue:
         """With others behind it along an axis."""
         values, shape = (self, *others), list(self.shape)
         if not others:
@@ -213,21 +213,21 @@ class Value:
         text = f"stablehlo.concatenate {_names(values)}, dim = {axis} : ({_types(values)}) -> "
         return self.lines.write(text + tensor(shape, self.kind), shape, self.kind)
 
-    def sum(self, *axes: int) -> Value:
+    def sum(self, *axes: int) -> HloValue:
         """Over these axes, which keep a size of 1."""
         return self._reduced("add", 0, axes)
 
-    def max(self, *axes: int) -> Value:
+    def max(self, *axes: int) -> HloValue:
         """Over these axes, which keep a size of 1."""
         return self._reduced("maximum", -math.inf, axes)
 
-    def mean(self, *axes: int) -> Value:
+    def mean(self, *axes: int) -> HloValue:
         """Over these axes, which keep a size of 1."""
         return self.sum(*axes) / math.prod(self.shape[axis] for axis in axes)
 
     def dot(
-        self, other: Value, axes: tuple[Sequence[int], Sequence[int]], kind: str, batch: Sequence[int] = ()
-    ) -> Value:
+        self, other: HloValue, axes: tuple[Sequence[int], Sequence[int]], kind: str, batch: Sequence[int] = ()
+    ) -> HloValue:
         """Sums of products over these axes of both; both begin with the axes of `batch`."""
         mine, others = map(list, axes)
         shape = [self.shape[i] for i in batch]
@@ -238,7 +238,7 @@ class Value:
         text += f"precision = [HIGHEST, HIGHEST] : ({self.type}, {other.type}) -> {tensor(shape, kind)}"
         return self.lines.write(text, shape, kind)
 
-    def rows(self, places: Value) -> Value:
+    def rows(self, places: HloValue) -> HloValue:
         """What is at these places of the first axis."""
         shape, one = (*places.shape, *self.shape[1:]), (1, *self.shape[1:])
         rank = len(places.shape)
@@ -248,7 +248,7 @@ class Value:
         text += f"indices_are_sorted = false}}> : ({self.type}, {places.type}) -> {tensor(shape, self.kind)}"
         return self.lines.write(text, shape, self.kind)
 
-    def add_rows(self, places: Value, values: Value) -> Value:
+    def add_rows(self, places: HloValue, values: HloValue) -> HloValue:
         """With values added at these places (one axis) of the first axis."""
         windows = f"update_window_dims = {list(range(1, len(self.shape)))}, inserted_window_dims = [0]"
         numbers = f"{windows}, scatter_dims_to_operand_dims = [0], index_vector_dim = 1"
@@ -258,15 +258,15 @@ class Value:
         text += f" : ({_types((self, places, values))}) -> {self.type}"
         return self.lines.write(text, self.shape, self.kind)
 
-    def top(self, k: int) -> tuple[Value, Value]:
+    def top(self, k: int) -> tuple[HloValue, HloValue]:
         """The k largest numbers along the last axis, the largest first, and their places."""
         shape = (*self.shape[:-1], k)
-        values, places = (Value(self.lines, self.lines.name(), shape, kind) for kind in (self.kind, "s32"))
+        values, places = (HloValue(self.lines, self.lines.name(), shape, kind) for kind in (self.kind, "s32"))
         text = f"chlo.top_k({self.name}, k = {k}) : {self.type} -> ({values.type}, {places.type})"
         self.lines.text.append(f"{values.name}, {places.name} = {text}")
         return values, places
 
-    def _reduced(self, operation: str, start: float, axes: Sequence[int]) -> Value:
+    def _reduced(self, operation: str, start: float, axes: Sequence[int]) -> HloValue:
         initial = self.lines.constant(start, (), self.kind)
         shape = [n for i, n in enumerate(self.shape) if i not in axes]
         text = f"stablehlo.reduce({self.name} init: {initial.name}) applies stablehlo.{operation} across dimensions = "
@@ -274,27 +274,27 @@ class Value:
         kept = (1 if i in axes else n for i, n in enumerate(self.shape))
         return self.lines.write(text, shape, self.kind).reshape(*kept)
 
-    def _reshaped(self, operation: str, shape: Sequence[int], how: str = "", kind: str = "") -> Value:
+    def _reshaped(self, operation: str, shape: Sequence[int], how: str = "", kind: str = "") -> HloValue:
         kind = kind or self.kind
         text = f"stablehlo.{operation} {self.name}{how} : ({self.type}) -> {tensor(shape, kind)}"
         return self.lines.write(text, shape, kind)
 
-    def _places(self, place: Value) -> list[Value]:
+    def _places(self, place: HloValue) -> list[HloValue]:
         return [place, *([self.lines.constant(0, (), "s32")] * (len(self.shape) - 1))]
 
 
-def _alike(first: Value, *others: Value | float) -> list[Value]:
+def _alike(first: HloValue, *others: HloValue | float) -> list[HloValue]:
     """Values of one shape; numbers become constants."""
-    shapes = [first.shape, *(value.shape for value in others if isinstance(value, Value))]
+    shapes = [first.shape, *(value.shape for value in others if isinstance(value, HloValue))]
     rank = max(map(len, shapes))
     shape = [max(sizes) for sizes in zip(*((1,) * (rank - len(s)) + s for s in shapes), strict=True)]
-    made = (v if isinstance(v, Value) else first.lines.constant(v, shape, first.kind) for v in others)
+    made = (v if isinstance(v, HloValue) else first.lines.constant(v, shape, first.kind) for v in others)
     return [value.repeated(shape) for value in (first, *made)]
 
 
-def _names(values: Sequence[Value]) -> str:
+def _names(values: Sequence[HloValue]) -> str:
     return ", ".join(value.name for value in values)
 
 
-def _types(values: Sequence[Value]) -> str:
+def _types(values: Sequence[HloValue]) -> str:
     return ", ".join(value.type for value in values)

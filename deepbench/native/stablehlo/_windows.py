@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deepbench.native.stablehlo._values import Value, tensor
+from deepbench.native.stablehlo._values import HloValue, tensor
 
 # A compiled program has one layout of each argument, and it is that of its text.
 ANY_LAYOUT = "the arguments of a program have the layout of its text; choose layout=nchw or nhwc"
@@ -27,14 +27,14 @@ class HloWindow:
 
 
 def convolution(
-    left: Value,
-    right: Value,
+    left: HloValue,
+    right: HloValue,
     numbers: str,
     axes: Sequence[HloWindow],
     result: tuple[Sequence[int], str],
     groups: int = 1,
     batch_groups: int = 1,
-) -> Value:
+) -> HloValue:
     """A convolution; `numbers` are those of its dimensions, such as `[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]`.
 
     `result` has its shape and type, and `axes` those of the dimensions 0, 1 …
@@ -49,7 +49,7 @@ def convolution(
     return left.lines.write(text, *result)
 
 
-def windows(x: Value, operation: str, start: float, axes: Sequence[HloWindow]) -> Value:
+def windows(x: HloValue, operation: str, start: float, axes: Sequence[HloWindow]) -> HloValue:
     """`operation` of all numbers of each window."""
     initial = x.lines.constant(start, (), x.kind)
     total = [(n - 1) * axis.spread + 1 + axis.low + axis.high for n, axis in zip(x.shape, axes, strict=True)]
@@ -62,7 +62,7 @@ def windows(x: Value, operation: str, start: float, axes: Sequence[HloWindow]) -
     return x.lines.write(text + tensor(shape, x.kind), shape, x.kind)
 
 
-def scatter_to_largest(x: Value, values: Value, axes: Sequence[HloWindow]) -> Value:
+def scatter_to_largest(x: HloValue, values: HloValue, axes: Sequence[HloWindow]) -> HloValue:
     """Zeros, with the value of each window added where its largest number is: the first of equal ones."""
     zero, scalar = x.lines.constant(0, (), x.kind), tensor((), x.kind)
     one, two, go = x.lines.name(), x.lines.name(), x.lines.name()

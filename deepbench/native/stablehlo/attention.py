@@ -6,7 +6,7 @@ import math
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
-from deepbench.native.stablehlo._values import FLOATS, Value
+from deepbench.native.stablehlo._values import FLOATS, HloValue
 from deepbench.native.stablehlo.softmax import softmax
 
 SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
@@ -18,7 +18,7 @@ def body(case: Case, arrays: Values) -> Values:
     refuse(case.settings["algorithm"] != "default", "there is one text of attention; choose algorithm=default")
     p, kind = case.problem, arrays["q"].kind
 
-    def of_groups(name: str) -> Value:
+    def of_groups(name: str) -> HloValue:
         array = arrays[name]
         return array.reshape(p.batch, p.kv_heads, p.group, *array.shape[2:])
 
@@ -40,7 +40,7 @@ def body(case: Case, arrays: Values) -> Values:
     return {name: value.to(kind).reshape(*arrays[name].shape) for name, value in (("dq", dq), ("dk", dk), ("dv", dv))}
 
 
-def _keys(case: Case, arrays: Values, name: str) -> Value:
+def _keys(case: Case, arrays: Values, name: str) -> HloValue:
     """Keys or values in the type of the data, out of their pages if there are any."""
     p, array = case.problem, arrays[name]
     if "page_table" in arrays:
@@ -50,7 +50,7 @@ def _keys(case: Case, arrays: Values, name: str) -> Value:
     return array.to(arrays["q"].kind)
 
 
-def _seen(case: Case, arrays: Values, s: Value) -> Value | None:
+def _seen(case: Case, arrays: Values, s: HloValue) -> HloValue | None:
     """Which query sees which key; None if all do. Gradients have rows of padding, which see none."""
     p, shape = case.problem, (1, 1, 1, case.problem.queries, case.problem.keys)
     if p.mask == "none" and p.lengths == "equal":

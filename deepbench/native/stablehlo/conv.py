@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
-from deepbench.native.stablehlo._values import FLOATS, Value
+from deepbench.native.stablehlo._values import FLOATS, HloValue
 from deepbench.native.stablehlo._windows import ANY_LAYOUT, HloWindow, convolution
 
 SERVES = {"forward": (*FLOATS, "i8"), "backward_data": FLOATS, "backward_weights": FLOATS}
@@ -34,13 +34,13 @@ def body(case: Case, arrays: Values) -> Values:
     return outputs
 
 
-def _forward(case: Case, arrays: Values, kind: str) -> Value:
+def _forward(case: Case, arrays: Values, kind: str) -> HloValue:
     p, result = case.problem, (arrays["y"].shape, kind)
     axes = [HloWindow(f, stride, pad, pad, apart) for _, _, f, pad, stride, apart in _sizes(case)]
     return convolution(arrays["x"], arrays["w"], _numbers(case, "bf", "oi", "bf"), axes, result, groups=p.groups)
 
 
-def _backward_data(case: Case, arrays: Values, kind: str) -> Value:
+def _backward_data(case: Case, arrays: Values, kind: str) -> HloValue:
     p, w, axes = case.problem, arrays["w"], []
     for size, out, f, pad, stride, apart in _sizes(case):
         low = (f - 1) * apart - pad
@@ -56,7 +56,7 @@ def _backward_data(case: Case, arrays: Values, kind: str) -> Value:
     return convolution(arrays["dy"], filters, _numbers(case, "bf", "io", "bf"), axes, result, groups=p.groups)
 
 
-def _backward_weights(case: Case, arrays: Values, kind: str) -> Value:
+def _backward_weights(case: Case, arrays: Values, kind: str) -> HloValue:
     axes, groups, result = [], case.problem.groups, (arrays["dw"].shape, kind)
     for size, out, f, pad, stride, apart in _sizes(case):
         axes.append(HloWindow(out, apart, pad, (f - 1) * apart + (out - 1) * stride + 1 - size - pad, stride))
@@ -70,7 +70,7 @@ def _sizes(case: Case) -> list[tuple[int, ...]]:
     return [*zip(p.image, p.output, p.filter, p.pad, p.stride, p.dilation, strict=True)][3 - p.dimensions :]
 
 
-def _channels(case: Case, array: Value) -> int:
+def _channels(case: Case, array: HloValue) -> int:
     return len(array.shape) - 1 if case.settings["layout"] == "nhwc" else 1
 
 

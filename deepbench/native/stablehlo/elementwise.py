@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values
-from deepbench.native.stablehlo._values import FLOATS, Value
+from deepbench.native.stablehlo._values import FLOATS, HloValue
 
 SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
@@ -23,25 +23,25 @@ def body(case: Case, arrays: Values) -> Values:
     return {name: result.to(arrays[name].kind) for name, result in zip(outputs, results, strict=True)}
 
 
-def _clip(a: Value, low: float, high: float) -> Value:
+def _clip(a: HloValue, low: float, high: float) -> HloValue:
     return a.apply("maximum", low).apply("minimum", high)
 
 
-def _sigmoid(a: Value) -> Value:
+def _sigmoid(a: HloValue) -> HloValue:
     return a.apply("logistic")
 
 
-def _phi(a: Value) -> Value:
+def _phi(a: HloValue) -> HloValue:
     """The normal distribution; as a complement, which is exact where it is near 0."""
     return (a * -math.sqrt(0.5)).erfc() * 0.5
 
 
-def _tanh_phi(a: Value) -> Value:
+def _tanh_phi(a: HloValue) -> HloValue:
     """Its approximation: (1 + tanh(z))/2 is sigmoid(2·z)."""
     return _sigmoid((a + a * a * a * 0.044715) * (2 * ROOT))
 
 
-FORWARD: dict[str, Callable[..., Value]] = {
+FORWARD: dict[str, Callable[..., HloValue]] = {
     "relu": lambda a: a.apply("maximum", 0),
     "relu6": lambda a: _clip(a, 0, 6),
     "hardtanh": lambda a: _clip(a, -1, 1),
@@ -61,25 +61,25 @@ FORWARD: dict[str, Callable[..., Value]] = {
 }
 
 
-def _gelu_slope(a: Value) -> Value:
+def _gelu_slope(a: HloValue) -> HloValue:
     return _phi(a) + a * (a * a * -0.5).apply("exponential") * (ROOT / 2)
 
 
-def _gelu_tanh_slope(a: Value) -> Value:
+def _gelu_tanh_slope(a: HloValue) -> HloValue:
     s = _tanh_phi(a)
     return s + a * s * (1 - s) * (a * a * (3 * 0.044715) + 1) * (2 * ROOT)
 
 
-def _silu_slope(a: Value) -> Value:
+def _silu_slope(a: HloValue) -> HloValue:
     s = _sigmoid(a)
     return s * (a * (1 - s) + 1)
 
 
-def _where(condition: Value, dy: Value) -> Value:
+def _where(condition: HloValue, dy: HloValue) -> HloValue:
     return condition.choose(dy, 0)
 
 
-BACKWARD: dict[str, Callable[..., Value | tuple[Value, Value]]] = {
+BACKWARD: dict[str, Callable[..., HloValue | tuple[HloValue, HloValue]]] = {
     "relu": lambda y, dy: _where(y.compare("GT", 0), dy),
     "add_relu": lambda y, dy: _where(y.compare("GT", 0), dy),
     "relu6": lambda a, dy: _where(a.compare("GT", 0) & a.compare("LT", 6), dy),

@@ -20,16 +20,17 @@ MOST_GROUPS = 256
 
 def body(case: Case, arrays: Values) -> Values:
     """Products of some rows, one behind the other."""
-    p, b = case.problem, arrays["b"]
+    p, b, wide = case.problem, arrays["b"], case.precision.accumulate
     refuse(p.groups > MOST_GROUPS, f"the program has a product per group, at most {MOST_GROUPS}; found {p.groups}")
     rows = list(pairwise(p.offsets))
     if case.direction == "backward_weights":
         dc, kind = arrays["dc"], arrays["da"].kind
-        parts = [dc.part(0, *r).dot(b.part(0, *r), ([0], [0]), kind).reshape(1, p.m, p.k) for r in rows]
+        parts = [dc.part(0, *r).dot(b.part(0, *r), ([0], [0]), wide).to(kind).reshape(1, p.m, p.k) for r in rows]
         return {"da": parts[0].joined(0, *parts[1:])}
     weights = [arrays["a"].part(0, g, g + 1).reshape(p.m, p.k) for g in range(p.groups)]
     parts = [
-        b.part(0, start, end).dot(a, ([1], [1]), arrays["c"].kind)
+        # XLA adds small products with 16-bit results in 16 bits on GPUs, unless the text says otherwise.
+        b.part(0, start, end).dot(a, ([1], [1]), wide).to(arrays["c"].kind)
         for a, (start, end) in zip(weights, rows, strict=True)
         if end > start
     ]

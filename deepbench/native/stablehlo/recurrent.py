@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values, refuse
-from deepbench.native.stablehlo._values import FLOATS, Value
+from deepbench.native.stablehlo._values import FLOATS, HloValue
 
 SERVES = {"forward": FLOATS}
 
@@ -24,13 +24,13 @@ def body(case: Case, arrays: Values) -> Values:
     return {"y": x}
 
 
-def _own(array: Value, *place: int) -> Value:
+def _own(array: HloValue, *place: int) -> HloValue:
     for axis, i in enumerate(place):
         array = array.part(axis, i, i + 1)
     return array.reshape(*array.shape[len(place) :])
 
 
-def _layer(case: Case, own: Values, x: Value, way: int) -> Value:
+def _layer(case: Case, own: Values, x: HloValue, way: int) -> HloValue:
     """All states of a layer in a direction of time."""
     p, lines, bias = case.problem, x.lines, own["b"].to("f32")
     shape, cells = (p.batch, p.hidden), [own["c0"].to("f32")] if "c0" in own else []
@@ -38,7 +38,7 @@ def _layer(case: Case, own: Values, x: Value, way: int) -> Value:
     from_x = x.to("f32").reshape(p.timesteps, p.batch, 1, p.hidden) if w is None else x.dot(w, ([2], [0]), "f32")
     from_x = from_x + bias.part(0, 0, p.gates)
 
-    def turn(number: Value, before: list[Value]) -> list[Value]:
+    def turn(number: HloValue, before: list[HloValue]) -> list[HloValue]:
         y, h, *c = before
         place = (p.timesteps - 1) - number if way else number
         new, *c = _step(case, own["r"], bias, from_x.at(place), h, *c)
@@ -48,7 +48,7 @@ def _layer(case: Case, own: Values, x: Value, way: int) -> Value:
     return lines.repeat(p.timesteps, [y, own["h0"], *cells], turn)[0]
 
 
-def _step(case: Case, r: Value, bias: Value, a: Value, h: Value, *c: Value) -> list[Value]:
+def _step(case: Case, r: HloValue, bias: HloValue, a: HloValue, h: HloValue, *c: HloValue) -> list[HloValue]:
     """The next states, from what inputs add to the gates, and the states before."""
     cell, before = case.problem.cell, case.settings["gru_reset"] == "before"
     if cell != "gru":
@@ -69,6 +69,6 @@ def _step(case: Case, r: Value, bias: Value, a: Value, h: Value, *c: Value) -> l
     return [u * wide + (1 - u) * (_gate(a, 2) + inner).apply("tanh")]
 
 
-def _gate(a: Value, gate: int) -> Value:
+def _gate(a: HloValue, gate: int) -> HloValue:
     """(batch, hidden) of (batch, gates, hidden)."""
     return a.part(1, gate, gate + 1).reshape(a.shape[0], a.shape[2])

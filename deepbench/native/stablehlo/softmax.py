@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deepbench.core.case import Case
 from deepbench.native.stablehlo import Values
-from deepbench.native.stablehlo._values import FLOATS, Value
+from deepbench.native.stablehlo._values import FLOATS, HloValue
 
 SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
@@ -17,7 +17,7 @@ def body(case: Case, arrays: Values) -> Values:
     return {"dx": (p * (dy - (p * dy).sum(1))).to(arrays["dx"].kind)}
 
 
-def softmax(x: Value, axis: int) -> Value:
+def softmax(x: HloValue, axis: int) -> HloValue:
     """Exponentials over their sum along an axis."""
     e = (x - x.max(axis)).apply("exponential")
     return e / e.sum(axis)

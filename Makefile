@@ -74,11 +74,9 @@ test-browser-setup: .venv/test
 	apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium-headless-shell \
 	fonts-dejavu-core >/dev/null; }
-	$(PIP) --editable '.[browser-test]'
 
 # Screenshots of terminals and pages in docs/pictures, from the files in results/. Needs what test-browser sets up.
 pictures: .venv/test
-	$(PIP) --editable '.[browser-test]'
 	$(BIN)/python docs/make_pictures.py
 
 # On a machine with an NVIDIA GPU, about five minutes: checks and times every library. Results go to gpu-results.
@@ -94,7 +92,7 @@ clean:
 	@touch $@
 
 .venv/test: .venv/created
-	$(PIP) --editable '.[mkl,aocl,scipy,mpi,onnxruntime,test,gpu-test,dev]'
+	$(PIP) --editable '.[mkl,aocl,scipy,mpi,onnxruntime,test,browser-test,gpu-test,dev]'
 	@touch $@
 
 .venv/gpu: .venv/created

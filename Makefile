@@ -14,7 +14,7 @@ check: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_architecture.py tests/core
+	$(BIN)/python -m pytest -n 2 tests/test_architecture.py tests/core
 
 # All tests except the opt-in ones below, about 7 minutes on 2 cores. The first lane runs tests beside each other, the
 # second one by one: those that assert on times. What fails beside others is run again, alone.

@@ -14,7 +14,7 @@ check: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_architecture.py tests/core
+	$(BIN)/python -m pytest -n 2 tests/test_architecture.py tests/core
 
 # All tests except the opt-in ones below, about 7 minutes on 2 cores. The first lane runs tests beside each other, the
 # second one by one: those that assert on times. What fails beside others is run again, alone.
@@ -74,11 +74,9 @@ test-browser-setup: .venv/test
 	apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium-headless-shell \
 	fonts-dejavu-core >/dev/null; }
-	$(PIP) --editable '.[browser-test]'
 
 # Screenshots of terminals and pages in docs/pictures, from the files in results/. Needs what test-browser sets up.
 pictures: .venv/test
-	$(PIP) --editable '.[browser-test]'
 	$(BIN)/python docs/make_pictures.py
 
 # On a machine with an NVIDIA GPU, at most 8 minutes: checks and times every library. Results go to gpu-results.
@@ -94,7 +92,7 @@ clean:
 	@touch $@
 
 .venv/test: .venv/created
-	$(PIP) --editable '.[mkl,aocl,scipy,mpi,onnxruntime,test,gpu-test,dev]'
+	$(PIP) --editable '.[mkl,aocl,scipy,mpi,onnxruntime,test,browser-test,gpu-test,dev]'
 	@touch $@
 
 .venv/gpu: .venv/created

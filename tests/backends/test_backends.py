@@ -37,6 +37,12 @@ FEW_PRECISIONS = {
     "torch_compiled": {"f32", "f16"},
 }
 
+# Libraries that no lane of `.ci/run` installs: all their smoke problems are computed whenever they are tested.
+RARELY = ("iree", "openvino", "paddle", "pjrt", "torch", "torch_compiled", "xnnpack")
+
+LEFT_OUT = "left out"
+"""Instead of a status: `make test` leaves this case to `make test-long`."""
+
 
 def uses_fake_gpu(name):
     """Whether this library would run on the fake GPU of `tests/native/gpu`."""
@@ -87,12 +93,25 @@ def marked_pairs():
 
 @pytest.mark.parametrize(("name", "op_name"), marked_pairs())
 def test_a_library_gives_the_right_answer(opened, shared_folder, name, op_name):
+    check_answers(opened, shared_folder, name, op_name, name in RARELY or find_backend(name).device != "cpu")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "op_name"), [p for p in pairs() if p[0] not in RARELY and find_backend(p[0]).device == "cpu"]
+)
+def test_a_library_gives_the_right_answer_to_every_problem(opened, shared_folder, name, op_name):
+    check_answers(opened, shared_folder, name, op_name, True)
+
+
+def check_answers(opened, folder, name, op_name, is_thorough):
+    """Each result of these smoke problems is right, or refused with a reason."""
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
     wanted = "ok" if find_backend(name).computes else "unchecked"
-    results = smoke_results(name, uses_fake_gpu(name), shared_folder)[op_name]
+    results = smoke_results(name, uses_fake_gpu(name), folder, is_thorough)[op_name]
 
-    bad = [r for r in results if r[1] not in (wanted, "unsupported")]
+    bad = [r for r in results if r[1] not in (wanted, "unsupported", LEFT_OUT)]
     assert [] == bad[:5], f"{len(bad)} of {len(results)}"
     assert {} == never_served(name, op_name, results)
     if not [r for r in results if r[1] == wanted]:
@@ -132,34 +151,44 @@ def test_an_offer_that_always_ends_unsupported_is_found():
 def smoke_cases(name, op):
     """Every combination on every smoke problem, or on half of them with a changed setting and where they are slow.
 
-    One such combination has the half that the next one leaves out.
+    One such combination has the half that the next one leaves out. Each begins with another problem.
     """
     halves = op.smoke[::-2], op.smoke[-2::-2] or op.smoke
     slow = is_slow(name)
-    return [
-        (c, p)
-        for number, c in enumerate(combinations(name, op))
-        for p in (halves[number % 2] if c[2] or slow else op.smoke)
-    ]
+    found = []
+    for number, c in enumerate(combinations(name, op)):
+        problems = halves[number % 2] if c[2] or slow else op.smoke
+        begin = number // 2 % len(problems)
+        found += [(c, p) for p in (*problems[begin:], *problems[:begin])]
+    return found
+
+
+def is_usual(name, op, combination):
+    """Whether `make test` computes every smoke problem: in the first precision without settings.
+
+    The others share most code with it. Of each, the first problem that is not refused is enough.
+    """
+    _, precision, chosen = combination
+    return not chosen and precision == combinations(name, op)[0][1]
 
 
 @cache
-def smoke_results(name, fake, folder):
+def smoke_results(name, fake, folder, is_thorough):
     """By operation: (case, status, reason) of every smoke problem in every combination.
 
     Of a fake GPU there are other results. One test process computes them, and the others read them in `folder`.
     """
-    with open(folder / f"smoke-{name}-{fake}.json", "a+") as file:
+    with open(folder / f"smoke-{name}-{fake}-{is_thorough}.json", "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         if found := file.read():
             return json.loads(found)
-        results = computed_results(name)
+        results = computed_results(name, is_thorough)
         json.dump(results, file)
     return results
 
 
-def computed_results(name):
+def computed_results(name, is_thorough):
     """The same, computed in one process, because starting one per operation takes minutes.
 
     If a case crashes, a new process continues after it.
@@ -170,7 +199,7 @@ def computed_results(name):
     threads = dict.fromkeys(thread_variables(), "2")  # as cases have
     environment, most_s = {**os.environ, **threads, "OMP_WAIT_POLICY": "passive"}, 1800 if is_slow(name) else 600
     while len(results) < len(of_ops):
-        code = f"from tests.backends.test_backends import smoke; smoke({name!r}, {len(results)})"
+        code = f"from tests.backends.test_backends import smoke; smoke({name!r}, {len(results)}, {is_thorough})"
         command = [sys.executable, "-c", code]
         with tempfile.TemporaryDirectory() as folder:  # for what is compiled
             environment["TMPDIR"] = folder
@@ -210,7 +239,7 @@ class Parent:
         return self.answers.pop(0)
 
 
-def smoke(name, start):
+def smoke(name, start, is_thorough):
     """Print the result of each smoke problem of each operation, beginning with number `start`."""
     from deepbench.backends import torch_compiled
     from deepbench.measuring import worker
@@ -226,11 +255,17 @@ def smoke(name, start):
     torch_compiled.PRECOMPILE_HEADERS = True  # this process compiles many functions
 
     of_ops = [(op, case) for backend, op in pairs() if backend == name for case in smoke_cases(name, find_op(op))]
-    for number, (op, ((direction, kind, chosen), problem)) in enumerate(of_ops[start:]):
+    served = None
+    for number, (op, (combination, problem)) in enumerate(of_ops[start:]):
+        direction, kind, chosen = combination
+        if served == (op, combination) and not is_thorough and not is_usual(name, find_op(op), combination):
+            print("\n>", json.dumps([f"{op} {problem.text}", LEFT_OUT, None]), flush=True)
+            continue
         if number % 20 == 0:
             gc.collect()  # a measured case has cycles, and may keep threads and open files
         case = Case(op, problem, direction, find_precision(kind), name, 2, check_settings(op, chosen))
         record = worker.measure_alone(Request(case, 1, SHORT, 60.0), Parent())
+        served = served if record["status"] == "unsupported" else (op, combination)
         print("\n>", json.dumps([case.text, record["status"], record["reason"]]), flush=True)
 
 

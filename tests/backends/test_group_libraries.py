@@ -36,10 +36,10 @@ def measured(opened):
 @pytest.mark.parametrize(
     "text",
     [
-        "all_reduce n=1 ranks=2 forward f32 {}",
+        pytest.param("all_reduce n=1 ranks=2 forward f32 {}", marks=pytest.mark.long),
         "all_reduce n=1001 ranks=3 forward f32 {}",
         "all_reduce n=2 ranks=3 forward f32 {} place=in",
-        "all_reduce n=1000 ranks=2 forward f16 {}",
+        pytest.param("all_reduce n=1000 ranks=2 forward f16 {}", marks=pytest.mark.long),
         "all_reduce n=70000 ranks=4 forward f32 {}",
     ],
 )

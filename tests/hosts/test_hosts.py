@@ -30,16 +30,16 @@ def start(lab, *words, timeout="60", **environment):
     return lab.start([*command, "-o", "out.jsonl"], PYTHONPATH=str(ROOT), **environment)
 
 
-@pytest.mark.parametrize(("count", "elements"), [(2, 16777217), (4, 6553600)])
+@pytest.mark.parametrize(("count", "elements"), [(2, 16777217), (4, 1638400)])
 def test_large_messages_cross_the_link(count, elements):
     """The link limits the rate from above. `benchmarks/link.py` says how much they reach."""
     with Lab(count, "1gbit") as lab:
-        words = ["--rounds", "2", "--backend", "mpich", f"all_reduce n={elements} ranks={count}"]
+        words = ["--rounds", "1", "--backend", "mpich", f"all_reduce n={elements} ranks={count}"]
         process = start(lab, *words, "--set", "algorithm=default,ring")
         text = process.communicate(timeout=120)[0]
         records = records_of(lab.folder / "out.jsonl")
 
-    assert ["ok"] * 4 == [r["status"] for r in records], text
+    assert ["ok"] * 2 == [r["status"] for r in records], text
     for r in records:
         assert dict.fromkeys(lab.names, 1) == r["group"]["hosts"]
         assert "yes" == r["group"]["deterministic"]

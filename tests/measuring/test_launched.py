@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import ROOT, records_of
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.programs
 
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "3"}
 

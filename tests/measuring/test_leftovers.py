@@ -17,7 +17,7 @@ from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import QUICK
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.programs
 
 MAPS = """
 import mmap, sys, time

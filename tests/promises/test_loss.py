@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT, records_of
+from tests.help.processes import processes_in
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.programs
 
 CASES = [f"gemm m={m} n=4 k=4" for m in range(1, 8)]
 WORDS = ["run", *CASES, "--backend", "null", "--quick", "-o", "out.jsonl"]
@@ -28,19 +28,7 @@ def start(folder):
     )
 
 
-def workers_of(pid):
-    """Worker processes that the run with this process number started, even if it has ended."""
-    workers = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (path / "environ").read_bytes()
-        except OSError:
-            continue
-        if f"DEEPBENCH_PARENT={pid}".encode() in environment.split(b"\0"):
-            workers.append(int(path.name))
-    return workers
-
-
+@pytest.mark.process  # a copy would measure everything before it is killed
 @pytest.mark.parametrize("attempt", [1, *(pytest.param(i, marks=pytest.mark.long) for i in range(2, 11))])
 def test_killing_the_run_loses_at_most_the_case_being_measured(deepbench, tmp_path, attempt):
     """It is killed at a random moment."""
@@ -54,7 +42,7 @@ def test_killing_the_run_loses_at_most_the_case_being_measured(deepbench, tmp_pa
     process.wait()
     time.sleep(0.3)
 
-    assert [] == workers_of(process.pid)
+    assert [] == processes_in(tmp_path)
     complete = [r["case"] for r in complete_records_of(path)]
     done = deepbench("run", "--resume", "-o", "out.jsonl")
     assert 0 == done.returncode, done.stderr
@@ -67,8 +55,9 @@ def test_killing_a_worker_is_recorded_and_the_run_continues(tmp_path):
     process = start(tmp_path)
     killed = False
     while process.poll() is None:
-        workers = workers_of(process.pid) if (tmp_path / "out.jsonl").exists() else []
-        if workers and not killed:
+        has_begun = not killed and (tmp_path / "out.jsonl").exists()
+        workers = [pid for pid in processes_in(tmp_path) if pid != process.pid] if has_begun else []
+        if workers:
             os.kill(workers[0], signal.SIGKILL)
             killed = True
         time.sleep(0.01)

@@ -79,8 +79,8 @@ def attack(ports, trap):
 
 @pytest.fixture
 def group_run(tmp_path):
-    """A group of two ranks in several rounds."""
-    words = ["run", "all_reduce n=100000 ranks=2 forward f32 mpich threads=1", "--rounds", "6", "-o", "out.jsonl"]
+    """A group of two ranks in two rounds."""
+    words = ["run", "all_reduce n=100000 ranks=2 forward f32 mpich threads=1", "--rounds", "2", "-o", "out.jsonl"]
     run = subprocess.Popen(
         [sys.executable, "-m", "deepbench", *words],
         cwd=tmp_path,
@@ -112,5 +112,5 @@ def test_another_user_learns_nothing_and_starts_nothing(group_run, tmp_path):
     assert not trap.exists()
     assert max(map(len, heard)) <= 64, "a stranger hears at most a random number"
     records = records_of(tmp_path / "out.jsonl")
-    assert ["ok"] * 6 == [r["status"] for r in records], [r["reason"] for r in records]
+    assert ["ok"] * 2 == [r["status"] for r in records], [r["reason"] for r in records]
     assert SECRET not in (tmp_path / "out.jsonl").read_text()

@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of, run_command
+from tests.help.processes import processes_in
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.programs
 
 # A library that stops at the moment that MOMENT names: it creates the file MARK and then sleeps.
 STOPPING = """
@@ -67,18 +67,6 @@ def plugins(tmp_path_factory):
     return folder
 
 
-def processes_with(text):
-    """Processes whose environment contains this text."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if text.encode() in (path / "environ").read_bytes():
-                found.append(int(path.name))
-        except OSError:
-            continue
-    return found
-
-
 def wait_until(condition, seconds, what):
     deadline = time.monotonic() + seconds
     while not condition():
@@ -86,16 +74,18 @@ def wait_until(condition, seconds, what):
         time.sleep(0.05)
 
 
-# `make test` has every signal and every moment, `make test-long` the other combinations.
-USUAL = [("SIGINT", "open"), ("SIGINT", "prepare"), ("SIGTERM", "call"), ("SIGHUP", "prepare"), ("SIGKILL", "call")]
+# `make test` has every signal and every moment, one of them with a Python that is started anew: what it prints when it
+# ends is no copy's. `make test-long` has the other combinations, all of them anew.
+USUAL = [("SIGINT", "open"), ("SIGTERM", "call"), ("SIGHUP", "prepare"), ("SIGKILL", "call")]
+ANEW = [("SIGINT", "prepare")]
+
+
+def of_lane(pair):
+    return [] if pair in USUAL else [pytest.mark.process, *([] if pair in ANEW else [pytest.mark.long])]
 
 
 @pytest.mark.parametrize(
-    ("name", "moment"),
-    [
-        pytest.param(*pair, marks=[] if pair in USUAL else [pytest.mark.long])
-        for pair in itertools.product(SIGNALS, MOMENTS)
-    ],
+    ("name", "moment"), [pytest.param(*pair, marks=of_lane(pair)) for pair in itertools.product(SIGNALS, MOMENTS)]
 )
 def test_a_signal_ends_a_run_and_loses_nothing(tmp_path, plugins, name, moment):
     mark = tmp_path / "mark"
@@ -117,6 +107,7 @@ def test_a_signal_ends_a_run_and_loses_nothing(tmp_path, plugins, name, moment):
         start_new_session=True,
     )
     wait_until(mark.exists, 30, f"the library did not reach {moment!r}")
+    assert len(processes_in(tmp_path)) > 1  # it and a worker
     os.kill(run.pid, getattr(signal, name))
     begin = time.monotonic()
     _, errors = run.communicate(timeout=30)
@@ -125,7 +116,7 @@ def test_a_signal_ends_a_run_and_loses_nothing(tmp_path, plugins, name, moment):
     assert run.returncode == SIGNALS[name], errors
     assert "Traceback" not in errors
     assert "Exception ignored" not in errors
-    wait_until(lambda: not processes_with(f"DEEPBENCH_TEST_MARK={mark}\0"), 5, "a process is left")
+    wait_until(lambda: not processes_in(tmp_path), 5, "a process is left")
     if moment == "open":  # nothing was measured, so there is no file
         assert not (tmp_path / "out.jsonl").exists()
         return

@@ -65,10 +65,16 @@ READING = (
 )
 
 
-ALL_WAYS = ("list", "show a.jsonl")
+ALL_WAYS = ("show a.jsonl",)
+FEW_WAYS = (">&-", "2>&-", ">/dev/full")
 
 
-# Every redirection of two commands, and one redirection of each of the others.
+def of_lane(redirections):
+    """`make test` has one redirection of each kind, `make test-long` all."""
+    return [pytest.param(way, marks=[] if way in FEW_WAYS else [pytest.mark.long]) for way in redirections]
+
+
+# Every redirection of one command, and one redirection of each of the others.
 @pytest.mark.parametrize(
     ("line", "redirection"),
     [
@@ -84,7 +90,7 @@ def test_success_without_output_has_its_own_exit_code(shell, line, redirection):
     assert (code, f"deepbench: {sentence}\n" if sentence else "") == (done.returncode, done.stderr)
 
 
-@pytest.mark.parametrize("redirection", REDIRECTIONS)
+@pytest.mark.parametrize("redirection", of_lane(REDIRECTIONS))
 @pytest.mark.usefixtures("two_files")
 def test_a_regression_is_a_regression_although_nobody_reads_it(shell, redirection, tmp_path):
     done = shell(f"gate a.jsonl slow.jsonl --junit gate.xml {redirection}")
@@ -113,7 +119,7 @@ def test_a_run_measures_everything_whatever_happens_to_its_output(shell, redirec
         assert 1 == len(done.stderr.splitlines())
 
 
-@pytest.mark.parametrize("redirection", REDIRECTIONS)
+@pytest.mark.parametrize("redirection", of_lane(REDIRECTIONS))
 def test_bad_input_is_bad_input_whatever_happens_to_its_output(shell, redirection):
     done = shell(f"show none.jsonl {redirection}")
 

@@ -151,7 +151,12 @@ class PluginQueue(Queue):
             self._timer(calls)
         except LibraryError:
             call = self.kernel.calls[0]
-            self._ort(call.function.__name__, *call.words)  # the same call, for the text of its error
+            try:
+                self._ort(call.function.__name__, *call.words)  # the same call, for the text of its error
+            except LibraryError as error:
+                if "does not support" in str(error) or "not supported" in str(error):
+                    raise Unsupported(f"the provider does not serve this: {error}") from None
+                raise
             raise
 
     def synchronize(self) -> None:

@@ -483,7 +483,7 @@ const CHARTS = [
       [
         "limits",
         "Limits of",
-        file.limits.map((l, i) => [String(i), `${{ cpu: "CPU", cuda: "GPU", hip: "GPU" }[l.device]}${threadsOf(l)}`]),
+        file.limits.map((l, i) => [String(i), `${{ cpu: "CPU", cuda: "GPU", hip: "GPU" }[l.device] ?? l.device}${threadsOf(l)}`]),
       ],
       [
         "libraries",

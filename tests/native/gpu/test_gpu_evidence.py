@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -123,3 +124,37 @@ def test_the_maker_of_the_card_is_named_once():
 
     assert "NVIDIA H200" == card_name(case.record["library"]["card"])
     assert "AMD Instinct" == card_name({"vendor": "AMD", "name": "Instinct"})
+
+
+def test_the_clock_without_events_agrees_with_events():
+    """One heat per size: cuBLASLt by events, PyTorch by a graph and by the slope, PJRT by slope and loop."""
+    found = summaries("clock")
+    assert {"ok": 9} == Counter(s.status for s in found.values())
+    by = {(s.record["problem"]["n"], s.record["backend"]): s.record["measurement"] for s in found.values()}
+    events_s, graph, program = (by[2048, name] for name in ("cublaslt", "torch", "pjrt"))
+
+    assert ["graph", "loop", "slope"] == [m["device"]["clock"] for m in (events_s, graph, program)]
+    middle_s = median(events_s["samples_s"])
+    assert 22e-6 < middle_s < 23e-6
+    queue = graph["device"]["queue"]
+    for seconds in (queue["loop_s"], queue["slope_s"], median(graph["samples_s"])):
+        assert 1 <= seconds / middle_s < 1.07  # upper bounds
+    assert 1 <= program["device"]["queue"]["slope_s"] / middle_s < 1.2  # other code
+    # Python gives 512³ too slowly, and the slope says so: the graph does not.
+    short = by[512, "torch"]["device"]["queue"]
+    assert short["slope_s"] > 4 * short["loop_s"]
+    large_s = median(by[8192, "cublaslt"]["samples_s"])
+    for name in ("torch", "pjrt"):
+        assert abs(by[8192, name]["device"]["queue"]["slope_s"] / large_s - 1) < 0.05
+
+
+def test_fast_sums_of_8_bit_floats_are_faster_and_a_choice_is_reused():
+    found = summaries("f8")
+    assert {"ok"} == {s.status for s in found.values()}
+    rounds = {s.record["settings"]["accumulate"]: s.rounds for s in found.values()}
+
+    assert [["now", "reused"]] * 2 == [[r["notes"]["search"] for r in rounds[name]] for name in ("full", "fast")]
+    assert all(1 == len({r["notes"]["choice"] for r in of}) for of in rounds.values())
+    full, fast = (min(min(r["measurement"]["samples_s"]) for r in rounds[name]) for name in ("full", "fast"))
+    assert fast < full
+    assert LARGE / fast > 1.45e15

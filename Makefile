@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle test-browser \
-	test-browser-setup pictures gpu clean
+.PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle \
+	test-runtimes test-browser test-browser-setup pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -26,7 +26,7 @@ test: .venv/test
 	$(BIN)/python -m pytest -m alone
 
 # Everything. `.ci/run` leaves out what takes long: test-long, test-torch, applications and PaddlePaddle.
-test-all: check test test-long test-wheel test-hosts test-torch test-browser test-paddle test-applications
+test-all: check test test-long test-wheel test-hosts test-torch test-browser test-paddle test-runtimes test-applications
 
 # Tests that take long: comparisons and budgets with real libraries, runs killed at many moments.
 test-long: .venv/test
@@ -62,6 +62,11 @@ test-paddle: .venv/test
 	$(PIP) 'paddlepaddle==$(PADDLE)'
 	$(BIN)/python -m pytest tests/backends -k paddle
 
+# Kernels of OpenVINO and IREE, and models of ONNX Runtime against `onnx`, a download of 170 MB.
+test-runtimes: .venv/test
+	$(PIP) openvino iree-base-compiler iree-base-runtime onnx
+	$(BIN)/python -m pytest tests/backends -k 'openvino or iree or onnxruntime'
+
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's Chromium without windows, which takes half
 # the time, if no browser is installed and we are root.
 test-browser: test-browser-setup
@@ -91,8 +96,13 @@ clean:
 	$(PIP) --editable '.[mkl,aocl,scipy,mpi,report]'
 	@touch $@
 
+# The oldest and the newest PJRT plug-in for CPUs of the package index, and the wheel with XNNPACK. What they depend on is
+# not needed.
+NO_DEPENDENCIES := xla-cpu-pjrt==0.0.1 lammps-jax-pjrt-cpu==0.11.2 executorch==1.5.1
+
 .venv/test: .venv/created
 	$(PIP) --editable '.[mkl,aocl,scipy,mpi,onnxruntime,test,browser-test,gpu-test,dev]'
+	$(PIP) --no-deps $(NO_DEPENDENCIES)
 	@touch $@
 
 .venv/gpu: .venv/created

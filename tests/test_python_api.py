@@ -141,7 +141,7 @@ def test_an_interrupted_file_is_resumed(tmp_path):
         (lambda path: deepbench.measure(CASE, mode="fast", output=path), "mode must be one of quick"),
         (lambda path: deepbench.measure(CASE, rounds=0, output=path), "rounds must be from 1"),
         (lambda path: deepbench.measure(CASE, backends="nosuch", output=path), "unknown backend"),
-        (lambda path: deepbench.measure(CASE, device="tpu", output=path), "device is one of cpu"),
+        (lambda path: deepbench.measure(CASE, device="tpu", output=path), "unknown device 'tpu'; there are cpu"),
         (lambda path: deepbench.load(path), "does not exist"),
         (lambda path: deepbench.report(path, "out.txt"), "ends in .html"),
         (lambda path: deepbench.cases("gemm m=1 n=1 k=1", ops="conv"), "no case is left"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from deepbench.core import units
-from deepbench.core.backend import all_backends, find_backend
+from deepbench.core.backend import DeviceBackend, all_backends, find_backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import sanitized
@@ -446,7 +446,7 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
 def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Header:
     """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
     rounds = options.processes(side is not None)
-    if options.sustained and all(p.case.device == "cpu" or p.case.operation.is_group for p in planned):
+    if options.sustained and not any(_has_long_loads(p.case) for p in planned):
         raise BadInput("--sustained loads a GPU for seconds, and no case runs on one; choose --device cuda or hip")
     names = {p.case.backend for p in planned}
     # Limits are known from the default libraries; what computes nothing, or in a group, has no limit.
@@ -482,6 +482,11 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
         "plan": plan,
     }
     return cast(Header, header)
+
+
+def _has_long_loads(case: Case) -> bool:
+    """Whether its library may hold a load for seconds: those of GPUs, with events."""
+    return case.device != "cpu" and not case.operation.is_group and not isinstance(case.library, DeviceBackend)
 
 
 def open_libraries(

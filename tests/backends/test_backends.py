@@ -38,7 +38,7 @@ FEW_PRECISIONS = {
 }
 
 # Libraries that no lane of `.ci/run` installs: all their smoke problems are computed whenever they are tested.
-RARELY = ("iree", "openvino", "paddle", "pjrt", "torch", "torch_compiled", "xnnpack")
+RARELY = ("iree", "openvino", "paddle", "torch", "torch_compiled")
 
 LEFT_OUT = "left out"
 """Instead of a status: `make test` leaves this case to `make test-long`."""
@@ -71,10 +71,16 @@ def combinations(name, op):
     ]
 
 
+# Compiling each of their problems takes a second: tests/devices/test_stablehlo.py has one of each operation, and all of
+# them in its long part.
+ELSEWHERE = ("pjrt",)
+
+
 def pairs():
     """Every backend with each of its ops."""
     ops = [op for op in all_ops().values() if not op.is_group]  # groups: test_group_libraries.py
-    return [(name, op.name) for name in all_backends() for op in ops if combinations(name, op)]
+    names = [name for name in all_backends() if name not in ELSEWHERE]
+    return [(name, op.name) for name in names for op in ops if combinations(name, op)]
 
 
 @pytest.fixture(scope="session")
@@ -321,7 +327,7 @@ def test_one_openmp_runtime_in_a_process(opened, name):
 
 
 def test_cases_know_the_settings_of_an_op():
-    assert {"weights", "beta", "result", "pin", "cache"} == set(known_settings("gemm"))
+    assert {"weights", "beta", "result", "accumulate", "pin", "cache"} == set(known_settings("gemm"))
 
 
 @pytest.mark.parametrize("cache", ["cold", "weights"])

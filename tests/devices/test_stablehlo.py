@@ -3,7 +3,6 @@
 Plug-ins are those of `DEEPBENCH_TEST_PJRT` (several, separated by `:`), or of two packages, an old and a new one.
 """
 
-import importlib.util
 import itertools
 import json
 import os
@@ -19,26 +18,15 @@ from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
 from deepbench.native import stablehlo
 from tests.conftest import ROOT
+from tests.devices.plugins import PACKAGES, plugins
 
-PACKAGES = ("xla_cpu_pjrt", "lammps_jax_pjrt_cpu")
 TURNS = 3
 
 
 def plug_ins():
     """The files of the plug-ins by a short name; None for a package that is not installed."""
-    if named := os.environ.get("DEEPBENCH_TEST_PJRT"):
-        return {Path(path).name: path for path in named.split(os.pathsep)}
-    found = {}
-    for package in PACKAGES:
-        folders = [p.parent / "xla_plugins" for p in map(Path, folders_of(package))] + [*map(Path, folders_of(package))]
-        found[package] = next((str(p) for folder in folders for p in sorted(folder.rglob("*pjrt*.so"))), None)
-    return found
-
-
-def folders_of(package):
-    """Where a package is, without importing it."""
-    spec = importlib.util.find_spec(package)
-    return [] if spec is None else [*(spec.submodule_search_locations or ())]
+    found = {Path(path).name: path for path in plugins()}
+    return found or dict.fromkeys(PACKAGES)
 
 
 def cases(name, few=False):

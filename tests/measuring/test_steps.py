@@ -83,6 +83,7 @@ def test_libraries_of_workers_and_of_ranks_have_the_same_warnings(request_for, m
 
 
 def test_what_computes_nothing_converts_nothing(request_for, monkeypatch):
+    monkeypatch.setattr(describe, "openmp_runtimes", lambda: [])
     monkeypatch.setattr(describe, "instructions", lambda: [])
     broadcast = ALL_REDUCE.format(precision="f16").replace("all_reduce", "broadcast")
 

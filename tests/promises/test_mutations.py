@@ -201,7 +201,7 @@ def readers(folder):
             in_file(folder, "net.log", read_log_file),
         ),
         "compressed result files": (
-            [gzip.compress(measured.read_bytes())],
+            [gzip.compress(measured.read_bytes(), mtime=0)],
             in_file(folder, "r.jsonl.gz", read_result_file),
         ),
     }
@@ -240,7 +240,9 @@ def test_a_damaged_file_ends_with_a_result_or_a_sentence(tmp_path, kind):
         read(content)
     ended = try_mutations(originals, read, KINDS[kind], tmp_path / "kept")
 
-    assert ENDS.get(kind, {"read", "refused"}) == set(ended)
+    ends = set(ended)
+    # Of a compressed file, a change in the head of gzip, such as its date, may change nothing.
+    assert ENDS.get(kind, {"read", "refused"}) == ends - ({"read"} if kind == "compressed result files" else set())
 
 
 @pytest.mark.long

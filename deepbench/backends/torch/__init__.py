@@ -46,6 +46,8 @@ class Torch(DeviceBackend):
     title = "PyTorch"
     default = False
     framework = True
+    place: Any = None
+    """The device as PyTorch has it; None before it is opened."""
     placed: Placed | None = None
     """The copies on the device; None on the CPU, whose tensors share the memory of arrays."""
 
@@ -99,7 +101,7 @@ class Torch(DeviceBackend):
         """The kernel that `make` returns, on tensors of the device."""
         from deepbench.backends.torch.device import Placed
 
-        if self.place.type == "cpu":
+        if self.place is None or self.place.type == "cpu":
             return make()
         self.placed = Placed(self.torch, self.place, lambda array: tensor(self.torch, array))
         try:

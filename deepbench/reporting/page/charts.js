@@ -43,6 +43,12 @@ const LIBRARIES = new Map(
     Gloo: [3, 4],
     "Intel MPI": [4, 0],
     "our ring": [6, 2],
+    "ONNX Runtime": [6, 0],
+    OpenVINO: [0, 5],
+    XNNPACK: [6, 1],
+    ggml: [6, 3],
+    PJRT: [5, 0],
+    IREE: [5, 1],
   }),
 );
 const pairsInUse = new Set([...LIBRARIES.values()].map(String));

@@ -16,7 +16,7 @@ check: .venv/test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 tests/test_architecture.py tests/core
 
-# All tests except the opt-in ones below, about 7 minutes on 2 cores. The first lane runs tests beside each other, the
+# All tests except the opt-in ones below, about 4 minutes on 2 cores. The first lane runs tests beside each other, the
 # second one by one: those that assert on times. What fails beside others is run again, alone.
 # `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
 LEFT_OUT :=

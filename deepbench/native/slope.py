@@ -53,8 +53,9 @@ MOST_NOISE, FAR_OFF = 0.1, 0.3
 # Calls of a program that counts them.
 COUNTED = 50
 # One call alone, less an empty call, takes at least this long where it is compared with calls in a row: below, it is
-# not known well enough. Calls in a row may take this share of it: a device that idled may run slowly at first.
-ALONE_S, LEAST_OF_ALONE = 0.2e-3, 0.7
+# not known well enough. Calls in a row may take this share of it: a device that idled may run slowly at first, and
+# threads that slept are woken.
+ALONE_S, LEAST_OF_ALONE = 0.2e-3, 0.6
 # A loop that takes less than this share of what a call must take at least was moved out of the loop.
 LEAST_OF_LOOP, LEAST_OF_KEPT_LOOP = 0.5, 0.02
 # What an empty call costs varies: so many times as much may be in the slope of a call.

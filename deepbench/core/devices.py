@@ -20,7 +20,7 @@ from deepbench.core.errors import BadInput, shorten
 CPU = "cpu"
 
 # Devices that libraries of several makers reach, and how interfaces call them.
-SHARED = {"cpu": "cpu", "host": "cpu", "cuda": "cuda", "gpu": "cuda", "hip": "hip", "rocm": "hip"}
+SHARED = {"cpu": "cpu", "host": "cpu", "cuda": "cuda", "hip": "hip", "rocm": "hip"}
 
 TITLES = {"cpu": "CPU", "cuda": "NVIDIA GPU", "hip": "AMD GPU"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
@@ -51,7 +52,7 @@ def _word(argument: Any) -> int:
     return ctypes.addressof(argument)
 
 
-class Queue:
+class Queue(ABC):
     """The calls of a kernel on a device that works while the host goes on; what the clock for such devices needs.
 
     `native/slope.py` times it. Subclasses implement `enqueue`, `wait` and `fetch`; the rest proves more.
@@ -62,20 +63,20 @@ class Queue:
     now: Callable[[], int] = staticmethod(perf_counter_ns)
     """Nanoseconds on the clock of the host. Tests replace it."""
 
+    @abstractmethod
     def enqueue(self, calls: int) -> object:
         """Give the device this many calls, to be made one after the other; return before they are done, if possible."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wait(self) -> object:
         """Return when all of them are done."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fetch(self) -> object:
         """Copy some of the result of the last call to the host, which must wait for that call by itself.
 
         It shows whether `wait` waits.
         """
-        raise NotImplementedError
 
     def elapsed(self, program: Callable[[], object]) -> int:
         """Nanoseconds of what a function gives the device; by the clock of the host unless the device has a better one.
@@ -87,7 +88,7 @@ class Queue:
         self.wait()
         return self.now() - start
 
-    def rest(self) -> object:
+    def rest(self) -> object:  # noqa: B027  # most leave nothing
         """Give back what calls have left. Called while nothing is timed."""
 
     def empty(self) -> Queue | None:

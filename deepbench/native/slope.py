@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from deepbench.core.errors import ClockFault
+from deepbench.core.errors import ClockFault, Unsupported
 from deepbench.core.kernel import Kernel, Queue
 
 # Calls of this length are timed one by one, with their wait.
@@ -108,7 +108,7 @@ class QueueDevice:
 
     def each_timer(self, kernel: Kernel) -> Any:
         """No group runs on such a device."""
-        raise NotImplementedError
+        raise Unsupported("no group of processes runs on a device without events")
 
     def conditions(self) -> dict[str, Any] | None:
         """No sensors are known."""
@@ -164,7 +164,7 @@ class SlopeTimer:
         self._empty: Line | None = None
         self._refused: str | None = None
         self._programs: dict[int, Callable[[], object]] = {}
-        self._factor = 1
+        self._factor = 1.0
         self.clock = "awaited"
         """How the last sample was taken: `slope`, `loop` or `awaited`."""
 
@@ -207,8 +207,13 @@ class SlopeTimer:
         # A program of as many turns is there: each number of turns would be another one.
         turns = self._loop.calls
         runs = max(1, round(repeats / turns))
-        elapsed = sum(self._program_ns(turns) - self._loop.constant_ns for _ in range(runs))
-        self._factor = 1
+        # A program alone costs what an empty call alone costs. Noise in the two points of this line may not lift it: a
+        # sample would be too short.
+        empty, constant_ns = self._queue.empty(), self._loop.constant_ns
+        if empty is not None:
+            constant_ns = min(constant_ns, self._alone_ns(empty))
+        elapsed = sum(self._program_ns(turns) - constant_ns for _ in range(runs))
+        self._factor = runs * turns / repeats
         return max(1.0, elapsed * repeats / (runs * turns))
 
     def _constant_ns(self, line: Line) -> float:

@@ -267,7 +267,7 @@ def rate_notes(found: Conformance) -> list[str]:
             "wrong, or the work was not done. No conclusion rests on it."
         )
     if any(rate.peak is not None and not rate.is_stated for rate in found.rates):
-        notes.append("A peak that nobody stated is that which the driver's facts about the card give.")
+        notes.append("Where no peak is stated, it is the one that the driver gives for the card.")
     if any(rate.peak is None for rate in found.rates):
         notes.append("No share without a peak: --peak bf16=989T and --bandwidth 4.8TB/s state those of the data sheet.")
     if any(rate.is_disturbed for rate in found.rates):

@@ -26,7 +26,7 @@ PRODUCT = "gemm m=2 n=3 k=4 a_t=0 b_t=0 forward f32"
         ("pjrt:cpu", "cpu", "pjrt"),
         ("pjrt:host", "cpu", "pjrt"),
         ("pjrt:cuda", "cuda", "pjrt"),
-        ("pjrt:gpu", "cuda", "pjrt"),
+        ("pjrt:gpu", "pjrt:gpu", "pjrt"),
         ("pjrt:cuda:1", "cuda:1", "pjrt"),
         ("onnxruntime:rocm", "hip", "onnxruntime"),
         ("onnxruntime:webgpu", "onnxruntime:webgpu", "onnxruntime"),

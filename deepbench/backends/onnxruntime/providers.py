@@ -137,7 +137,7 @@ class PluginQueue(Queue):
     """The calls of a kernel on the device of a provider. Its calls only enqueue; a copy of an output waits."""
 
     def __init__(self, ort: OnnxRuntime, kernel: Kernel, fetch: Callable[[], None], device: PluginDevice) -> None:
-        self.kernel, self.fetch, self.wait = kernel, fetch, fetch  # type: ignore[method-assign]
+        self.kernel, self._fetch = kernel, fetch
         self.on_host = device.kind == "cpu"
         self._ort, self._device = ort, device
         self._timer = callloop.host_timer(kernel)[0]
@@ -158,6 +158,13 @@ class PluginQueue(Queue):
                     raise Unsupported(f"the provider does not serve this: {error}") from None
                 raise
             raise
+
+    def wait(self) -> None:
+        """Copy an output, which waits."""
+        self._fetch()
+
+    def fetch(self) -> None:
+        self._fetch()
 
     def synchronize(self) -> None:
         """The library's own function to wait. It does not wait on every device: see the top of this file."""

@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from deepbench.core.errors import ClockFault
-from deepbench.native.slope import QueueDevice, SlopeTimer
+from deepbench.native.slope import READINGS, QueueDevice, SlopeTimer
 from tests.devices.fake import FAULTS, FakeQueue, compiled
 
 SIZES_NS = (2_000, 5_000, 20_000, 100_000, 500_000, 2_000_000, 20_000_000)
@@ -71,6 +71,41 @@ def test_calls_that_overlap_are_found(library, call_ns):
     time_ns, _, text = measured(fake(library, call_ns, "overlaps"))
     assert time_ns is None
     assert "overlap" in text or "does not grow evenly" in text
+
+
+class Disturbed(FakeQueue):
+    """Another program runs while so many calls alone are timed, and at no other time."""
+
+    left, calls = 0, 0
+
+    def enqueue(self, calls):
+        self.calls = calls
+        super().enqueue(calls)
+
+    def elapsed(self, program):
+        elapsed = super().elapsed(program)
+        if self.calls != 1 or not self.left:
+            return elapsed
+        self.left -= 1
+        return 3 * elapsed
+
+
+@pytest.mark.parametrize(("disturbed", "accused"), [(READINGS, False), (3 * READINGS, False), (10**6, True)])
+def test_a_device_is_doubted_only_if_every_look_says_so(library, disturbed, accused):
+    queue = Disturbed(library, 500_000)
+    timer = SlopeTimer(queue)
+    timer.once()
+    timer(3)
+    queue.left = disturbed
+    try:
+        timer.facts(1)
+    except ClockFault as fault:
+        assert accused, fault
+        assert "calls overlap" in str(fault)
+    else:
+        assert not accused
+    finally:
+        queue.close()
 
 
 @pytest.mark.parametrize("call_ns", SIZES_NS)

@@ -3,6 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# $(call tests,which,options) runs tests. What fails is run once more, alone: other programs may have disturbed it.
+PYTEST = $(BIN)/python -m pytest -o cache_dir=.pytest_cache/$@
+tests = $(PYTEST) $(1) $(2) || $(PYTEST) $(1) --last-failed --last-failed-no-failures none
+
 .PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle \
 	test-runtimes test-browser test-browser-setup pictures gpu clean
 
@@ -17,29 +21,28 @@ check: .venv/test
 	$(BIN)/python -m pytest -n 2 tests/test_architecture.py tests/core
 
 # All tests except the opt-in ones below, about 4 minutes on 2 cores. The first lane runs tests beside each other, the
-# second one by one: those that assert on times. What fails beside others is run again, alone.
+# second one by one: those that assert on times.
 # `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
 LEFT_OUT :=
 test: .venv/test
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not alone' $(LEFT_OUT) || \
-	$(BIN)/python -m pytest -m 'not alone' --last-failed --last-failed-no-failures none $(LEFT_OUT)
-	$(BIN)/python -m pytest -m alone
+	$(call tests,-m 'not alone' $(LEFT_OUT),-n 3 --dist worksteal)
+	$(call tests,-m alone)
 
 # Everything. `.ci/run` leaves out what takes long: test-long, test-torch, applications and PaddlePaddle.
 test-all: check test test-long test-wheel test-hosts test-torch test-browser test-paddle test-runtimes test-applications
 
 # Tests that take long: comparisons and budgets with real libraries, runs killed at many moments.
 test-long: .venv/test
-	$(BIN)/python -m pytest -m 'long and not hosts'
-	$(BIN)/python -m pytest -m 'long and hosts'
+	$(call tests,-m 'long and not hosts')
+	$(call tests,-m 'long and hosts')
 
 # Build a wheel, install it in a new environment, and measure a case outside the checkout.
 test-wheel: .venv/test
-	$(BIN)/python -m pytest -m wheel
+	$(call tests,-m wheel)
 
 # Collectives and fleets over several hosts, simulated by network namespaces. Skipped without root and iproute2.
 test-hosts: .venv/test
-	$(BIN)/python -m pytest -m hosts
+	$(call tests,-m hosts)
 
 # Kernels of PyTorch, as they are and compiled, and traces of networks in PyTorch, JAX and ONNX. Its build for CPUs is
 # used where the package index has one; others are several gigabytes.
@@ -70,8 +73,7 @@ test-runtimes: .venv/test
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's Chromium without windows, which takes half
 # the time, if no browser is installed and we are root.
 test-browser: test-browser-setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m browser || \
-	$(BIN)/python -m pytest -m browser --last-failed --last-failed-no-failures none
+	$(call tests,-m browser,-n 2 --dist worksteal)
 
 test-browser-setup: .venv/test
 	@command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || \

@@ -15,18 +15,19 @@ ROOT = math.sqrt(2 / math.pi)
 
 
 def forward(case: Case, arrays: Values) -> Values:
-    return _results(case, arrays, lambda *values: (FORWARD[case.problem.kind](*values),))
+    return _results(case, arrays, FORWARD[case.problem.kind])
 
 
 def backward(case: Case, arrays: Values) -> Values:
     return _results(case, arrays, BACKWARD[case.problem.kind])
 
 
-def _results(case: Case, arrays: Values, function: Callable[..., tuple[HloValue, ...]]) -> Values:
+def _results(case: Case, arrays: Values, function: Callable[..., HloValue | tuple[HloValue, ...]]) -> Values:
     """The outputs in their types, from the inputs in f32."""
     outputs = [name for name in arrays if name in case.operation.outputs]
-    values = [value.to("f32") for name, value in arrays.items() if name not in outputs]
-    return {name: found.to(arrays[name].kind) for name, found in zip(outputs, function(*values), strict=True)}
+    found = function(*(value.to("f32") for name, value in arrays.items() if name not in outputs))
+    results = found if isinstance(found, tuple) else (found,)
+    return {name: result.to(arrays[name].kind) for name, result in zip(outputs, results, strict=True)}
 
 
 def _clip(a: HloValue, low: float, high: float) -> HloValue:
@@ -81,21 +82,21 @@ def _silu_slope(a: HloValue) -> HloValue:
     return s * (a * (1 - s) + 1)
 
 
-def _where(condition: HloValue, dy: HloValue) -> tuple[HloValue]:
-    return (condition.choose(dy, 0),)
+def _where(condition: HloValue, dy: HloValue) -> HloValue:
+    return condition.choose(dy, 0)
 
 
-BACKWARD: dict[str, Callable[..., tuple[HloValue, ...]]] = {
+BACKWARD: dict[str, Callable[..., HloValue | tuple[HloValue, HloValue]]] = {
     "relu": lambda y, dy: _where(y.compare("GT", 0), dy),
     "add_relu": lambda y, dy: _where(y.compare("GT", 0), dy),
     "relu6": lambda a, dy: _where(a.compare("GT", 0) & a.compare("LT", 6), dy),
     "hardtanh": lambda a, dy: _where(a.apply("abs").compare("LT", 1), dy),
-    "gelu": lambda a, dy: (dy * _gelu_slope(a),),
-    "gelu_tanh": lambda a, dy: (dy * _gelu_tanh_slope(a),),
-    "silu": lambda a, dy: (dy * _silu_slope(a),),
-    "elu": lambda a, dy: (dy * a.apply("minimum", 0).apply("exponential"),),
-    "sigmoid": lambda y, dy: (dy * y * (1 - y),),
-    "tanh": lambda y, dy: (dy * (1 - y * y),),
+    "gelu": lambda a, dy: dy * _gelu_slope(a),
+    "gelu_tanh": lambda a, dy: dy * _gelu_tanh_slope(a),
+    "silu": lambda a, dy: dy * _silu_slope(a),
+    "elu": lambda a, dy: dy * a.apply("minimum", 0).apply("exponential"),
+    "sigmoid": lambda y, dy: dy * y * (1 - y),
+    "tanh": lambda y, dy: dy * (1 - y * y),
     "multiply": lambda a, b, dy: (dy * b, dy * a),
     "multiply_add": lambda a, b, dy: (dy * b, dy * a),
     "swiglu": lambda a, b, dy: (dy * b * _silu_slope(a), dy * a * _sigmoid(a)),

@@ -20,10 +20,10 @@ MOST_GROUPS = 256
 
 def forward(case: Case, arrays: Values) -> Values:
     """Products of the rows of each expert with its weights, one behind the other."""
-    # XLA adds small products with 16-bit results in 16 bits on GPUs, unless the text says otherwise.
     a, b, kind, wide = arrays["a"], arrays["b"], arrays["c"].kind, case.precision.accumulate
     rows, weights = _rows(case), [a.item(group) for group in range(case.problem.groups)]
     parts = [
+        # XLA adds small products with 16-bit results in 16 bits on GPUs, unless the text says otherwise.
         b.part(0, start, end).dot(of_group, ([1], [1]), wide).to(kind)
         for of_group, (start, end) in zip(weights, rows, strict=True)
         if end > start

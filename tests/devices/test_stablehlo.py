@@ -3,6 +3,7 @@
 Plug-ins are those of `DEEPBENCH_TEST_PJRT` (several, separated by `:`), or of two packages, an old and a new one.
 """
 
+import ast
 import itertools
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deepbench.core.case import Case, check_settings
+from deepbench.core.case import DIRECTIONS, Case, check_settings
 from deepbench.core.errors import Unsupported
 from deepbench.core.op import find_op
 from deepbench.core.precision import find_precision
@@ -21,6 +22,10 @@ from tests.conftest import ROOT
 from tests.devices.plugins import PACKAGES, plugins
 
 TURNS = 3
+
+FOLDER = Path(stablehlo.__file__).parent
+# A new operation for all compilers is so short.
+MOST_LINES = 25
 
 
 def plug_ins():
@@ -82,6 +87,84 @@ def test_a_loop_of_integers_has_a_barrier_only():
 
     assert "dynamic_update_slice" not in text
     assert 1 == text.count("optimization_barrier")
+
+
+# ---- how short they are
+
+
+def code_lines(node, source):
+    """The numbers of the lines of a piece of a file, without empty lines, comments and docstrings."""
+    lines = {i: source[i - 1].strip() for i in range(node.lineno, node.end_lineno + 1)}
+    found = {i for i, line in lines.items() if line and not line.startswith("#")}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.FunctionDef) and ast.get_docstring(inner):
+            found -= {*range(inner.body[0].lineno, inner.body[0].end_lineno + 1)}
+    return found
+
+
+def lengths(path):
+    """The length of every text in a file: of each direction, or of each kind if it chooses one in a table.
+
+    Counted are the lines of its function and of everything else in the file that this uses, of tables one entry.
+    """
+    source, pieces = path.read_text().splitlines(), {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            pieces[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            pieces[(node.targets[0] if isinstance(node, ast.Assign) else node.target).id] = node.value
+
+    def used(node, seen):
+        for name in {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in pieces} - {*seen}:
+            seen[name] = pieces[name]
+            if not isinstance(pieces[name], ast.Dict):
+                used(pieces[name], seen)
+        return seen
+
+    def count(*nodes):
+        lines = [code_lines(node, source) for node in nodes if not isinstance(node, ast.Dict)]
+        return len(set().union(*lines))
+
+    found = {}
+    for way in {*DIRECTIONS} & {*pieces}:
+        own = [pieces[way], *used(pieces[way], {}).values()]
+        tables = [node for node in own if isinstance(node, ast.Dict)]
+        for table in tables:
+            for key, entry in zip(table.keys, table.values, strict=True):
+                found[f"{path.stem} {way} {key.value}"] = count(*own, entry, *used(entry, {}).values())
+        if not tables:
+            found[f"{path.stem} {way}"] = count(*own)
+    return found
+
+
+def test_lengths_count_what_a_text_uses(tmp_path):
+    (path := tmp_path / "new.py").write_text(
+        'LIMIT = 1\n\n\ndef forward(a):\n    """One."""\n    # two\n\n    return double(a) + LIMIT\n\n\n'
+        "def double(a):\n    return (\n        2 * a  # three\n    )\n\n\n"
+        'def backward(kind, a):\n    return KINDS[kind](a)\n\n\nKINDS = {"x": lambda a: a, "y": double}\n'
+    )
+
+    assert {"new forward": 7, "new backward x": 3, "new backward y": 7} == lengths(path)
+
+
+@pytest.mark.parametrize("name", stablehlo.texts())
+def test_an_operation_is_a_short_text_for_each_direction(name):
+    path = FOLDER / f"{name}.py"
+    found = lengths(path)
+
+    assert {*stablehlo.texts()[name].directions} == {text.split()[1] for text in found}
+    assert {} == {text: length for text, length in found.items() if length > MOST_LINES}
+
+
+def test_what_texts_share_is_in_short_functions():
+    found = {}
+    for path in FOLDER.glob("_*.py"):
+        source = path.read_text().splitlines()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                found[f"{path.stem} {node.name}"] = len(code_lines(node, source))
+
+    assert {} == {name: length for name, length in found.items() if length > MOST_LINES}
 
 
 @pytest.mark.programs

@@ -146,7 +146,8 @@ def stripped(text):
     "page", ["adding-a-device.md", "adding-a-library.md", "adding-an-operation.md", "onednn-kernels.md"]
 )
 def test_the_code_on_a_page_is_code_that_is_tested(page):
-    files = [*EXAMPLES.rglob("*.py"), *(ROOT / "deepbench" / "backends" / "onednn").glob("*.py")]
+    folders = [ROOT / "deepbench" / "backends" / "onednn", ROOT / "deepbench" / "native" / "stablehlo"]
+    files = [*EXAMPLES.rglob("*.py"), *(path for folder in folders for path in folder.glob("*.py"))]
     tested = [stripped(path.read_text()) for path in files]
 
     for block in blocks(page):

@@ -1,9 +1,10 @@
 """Operations as texts in StableHLO, the language of XLA's compilers: what PJRT and IREE compile and run.
 
-One file per operation has the precisions that it `SERVES` in each direction, and a function `body(case, arrays)`: it
-gets the arrays of the operation as values (`_values.py`), calculates with them, and returns the value of each output.
-`HloProgram` makes texts of it. They return the outputs in the place of arguments: so no memory is allocated, and an
-execution whose outputs are arguments of the next cannot begin before the one before has ended.
+One file per operation has the precisions that it `SERVES` in each direction, and one function per direction, with the
+name of the direction, such as `forward(case, arrays)`. It gets the arrays of the operation as values (`_values.py`),
+calculates with them, and returns the value of each output. `HloProgram` makes texts of it. They return the outputs in
+the place of arguments: so no memory is allocated, and an execution whose outputs are arguments of the next cannot begin
+before the one before has ended.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from deepbench.core.errors import Unsupported
 from deepbench.native.stablehlo._values import FLOATS, HloLines, HloValue, tensor
 
 Values: TypeAlias = "Mapping[str, HloValue]"
+Write: TypeAlias = "Callable[[Case, Values], Values]"
 
 # How XLA is told that an output replaces an argument.
 ALIASED = "tf.aliasing_output = {} : i32"
@@ -28,10 +30,10 @@ ALIASED = "tf.aliasing_output = {} : i32"
 
 @dataclass(frozen=True)
 class HloText:
-    """One operation: what it serves, and the function that writes its body."""
+    """One operation: what it serves, and the function that writes each direction."""
 
     marks: tuple[Mark, ...]
-    body: Callable[[Case, Values], Values]
+    directions: Mapping[str, Write]
 
 
 @cache
@@ -42,7 +44,7 @@ def texts() -> dict[str, HloText]:
     return {
         name: HloText(
             tuple(Mark(name, kinds, (way,), getattr(module, "RARE", ())) for way, kinds in module.SERVES.items()),
-            module.body,
+            {way: getattr(module, way) for way in module.SERVES},
         )
         for name, module in modules.items()
     }
@@ -114,10 +116,10 @@ class HloProgram:
 
 
 def program(case: Case, arrays: Mapping[str, Any]) -> HloProgram:
-    """The program of a case; `Unsupported` where its operation has no text, or not with these settings."""
+    """The program of a case that its operation `SERVES`; `Unsupported` where the text does not know a setting."""
     if case.settings.get("weights") == "packed":
         raise Unsupported("a compiled program chooses the layout of its operands itself; choose weights=plain")
-    write = texts()[case.op].body
+    write = texts()[case.op].directions[case.direction]
     shapes = {name: (array.shape, element_of(array)) for name, array in arrays.items()}
     lines = HloLines()
     results = write(case, {name: lines.argument(name, *array) for name, array in shapes.items()})

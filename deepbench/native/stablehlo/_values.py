@@ -187,6 +187,13 @@ class HloValue:
         shape[axis] = -(-(end - start) // step)
         return self._reshaped("slice", shape, f" [{', '.join(ranges)}]")
 
+    def item(self, *places: int) -> HloValue:
+        """What is at these places of the first axes."""
+        value = self
+        for axis, place in enumerate(places):
+            value = value.part(axis, place, place + 1)
+        return value.reshape(*self.shape[len(places) :])
+
     def at(self, place: HloValue) -> HloValue:
         """What is at this place of the first axis."""
         taken = (1, *self.shape[1:])

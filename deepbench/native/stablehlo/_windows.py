@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from deepbench.native.stablehlo._values import HloValue, tensor
 
-# A compiled program has one layout of each argument, and it is that of its text.
-ANY_LAYOUT = "the arguments of a program have the layout of its text; choose layout=nchw or nhwc"
-
 
 @dataclass(frozen=True)
 class HloWindow:

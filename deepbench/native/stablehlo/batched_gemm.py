@@ -9,7 +9,7 @@ from deepbench.native.stablehlo._values import FLOATS
 SERVES = {"forward": (*FLOATS, "i8", "f8e4m3", "f8e5m2")}
 
 
-def body(case: Case, arrays: Values) -> Values:
+def forward(case: Case, arrays: Values) -> Values:
     """One product with a batch."""
     axes = ([1 if case.problem.b_t else 2], [2 if case.problem.a_t else 1])
     return {"c": arrays["b"].dot(arrays["a"], axes, arrays["c"].kind, batch=[0])}

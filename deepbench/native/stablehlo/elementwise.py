@@ -14,11 +14,18 @@ SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 ROOT = math.sqrt(2 / math.pi)
 
 
-def body(case: Case, arrays: Values) -> Values:
-    """The function of the case."""
+def forward(case: Case, arrays: Values) -> Values:
+    return _results(case, arrays, FORWARD[case.problem.kind])
+
+
+def backward(case: Case, arrays: Values) -> Values:
+    return _results(case, arrays, BACKWARD[case.problem.kind])
+
+
+def _results(case: Case, arrays: Values, function: Callable[..., HloValue | tuple[HloValue, ...]]) -> Values:
+    """The outputs in their types, from the inputs in f32."""
     outputs = [name for name in arrays if name in case.operation.outputs]
-    values = [value.to("f32") for name, value in arrays.items() if name not in outputs]
-    found = (FORWARD if case.direction == "forward" else BACKWARD)[case.problem.kind](*values)
+    found = function(*(value.to("f32") for name, value in arrays.items() if name not in outputs))
     results = found if isinstance(found, tuple) else (found,)
     return {name: result.to(arrays[name].kind) for name, result in zip(outputs, results, strict=True)}
 

@@ -18,20 +18,31 @@ SERVES = {"forward": (*FLOATS, "i8", "f8e4m3", "f8e5m2"), "backward_weights": FL
 MOST_GROUPS = 256
 
 
-def body(case: Case, arrays: Values) -> Values:
-    """Products of some rows, one behind the other."""
-    p, b, wide = case.problem, arrays["b"], case.precision.accumulate
-    refuse(p.groups > MOST_GROUPS, f"the program has a product per group, at most {MOST_GROUPS}; found {p.groups}")
-    rows = list(pairwise(p.offsets))
-    if case.direction == "backward_weights":
-        dc, kind = arrays["dc"], arrays["da"].kind
-        parts = [dc.part(0, *r).dot(b.part(0, *r), ([0], [0]), wide).to(kind).reshape(1, p.m, p.k) for r in rows]
-        return {"da": parts[0].joined(0, *parts[1:])}
-    weights = [arrays["a"].part(0, g, g + 1).reshape(p.m, p.k) for g in range(p.groups)]
+def forward(case: Case, arrays: Values) -> Values:
+    """Products of the rows of each expert with its weights, one behind the other."""
+    a, b, kind, wide = arrays["a"], arrays["b"], arrays["c"].kind, case.precision.accumulate
+    rows, weights = _rows(case), [a.item(group) for group in range(case.problem.groups)]
     parts = [
         # XLA adds small products with 16-bit results in 16 bits on GPUs, unless the text says otherwise.
-        b.part(0, start, end).dot(a, ([1], [1]), wide).to(arrays["c"].kind)
-        for a, (start, end) in zip(weights, rows, strict=True)
+        b.part(0, start, end).dot(of_group, ([1], [1]), wide).to(kind)
+        for of_group, (start, end) in zip(weights, rows, strict=True)
         if end > start
     ]
     return {"c": parts[0].joined(0, *parts[1:])}
+
+
+def backward_weights(case: Case, arrays: Values) -> Values:
+    """Of each expert, the product over its rows."""
+    p, b, dc, kind = case.problem, arrays["b"], arrays["dc"], arrays["da"].kind
+    parts = [
+        dc.part(0, *r).dot(b.part(0, *r), ([0], [0]), case.precision.accumulate).to(kind).reshape(1, p.m, p.k)
+        for r in _rows(case)
+    ]
+    return {"da": parts[0].joined(0, *parts[1:])}
+
+
+def _rows(case: Case) -> list[tuple[int, int]]:
+    """The first row of each expert, and the one behind its last."""
+    groups = case.problem.groups
+    refuse(groups > MOST_GROUPS, f"the program has a product per group, at most {MOST_GROUPS}; found {groups}")
+    return [*pairwise(case.problem.offsets)]

@@ -10,7 +10,7 @@ from deepbench.native.stablehlo.elementwise import FORWARD
 SERVES = {"forward": (*FLOATS, "f8e4m3")}
 
 
-def body(case: Case, arrays: Values) -> Values:
+def forward(case: Case, arrays: Values) -> Values:
     """A product and what follows it."""
     z = arrays["b"].dot(arrays["a"], ([1], [1]), "f32")
     z = z + arrays["bias"].to("f32") if "bias" in arrays else z

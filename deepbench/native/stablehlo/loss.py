@@ -15,17 +15,25 @@ ALPHA = 0.25
 SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
 
-def body(case: Case, arrays: Values) -> Values:
-    """The mean of the losses, or the gradients of all numbers."""
-    kind, x, target = case.problem.kind, arrays["x"].to("f32"), arrays["target"]
-    count = case.problem.rows * (1 if kind == "cross_entropy" else case.problem.columns)
-    if kind == "cross_entropy":
-        column = x.lines.counted(x.shape, 1)
-        target = column.compare("EQ", target.reshape(case.problem.rows, 1))
-    target = target.to("f32")
-    if case.direction == "forward":
-        return {"loss": (FORWARD[kind](x, target).sum(0, 1) / count).reshape(1)}
-    return {"dx": (BACKWARD[kind](x, target) * (arrays["dloss"] / count)).to(arrays["dx"].kind)}
+def forward(case: Case, arrays: Values) -> Values:
+    """The mean of the losses."""
+    x, target, count = _examples(case, arrays)
+    return {"loss": (FORWARD[case.problem.kind](x, target).sum(0, 1) / count).reshape(1)}
+
+
+def backward(case: Case, arrays: Values) -> Values:
+    """The gradients of all numbers."""
+    x, target, count = _examples(case, arrays)
+    return {"dx": (BACKWARD[case.problem.kind](x, target) * (arrays["dloss"] / count)).to(arrays["dx"].kind)}
+
+
+def _examples(case: Case, arrays: Values) -> tuple[HloValue, HloValue, int]:
+    """Numbers and targets in f32, a target for each number; and over how many losses the mean is."""
+    p, x, target = case.problem, arrays["x"].to("f32"), arrays["target"]
+    if p.kind != "cross_entropy":
+        return x, target.to("f32"), p.rows * p.columns
+    chosen = x.lines.counted(x.shape, 1).compare("EQ", target.reshape(p.rows, 1))
+    return x, chosen.to("f32"), p.rows
 
 
 def _cross_entropy(x: HloValue, chosen: HloValue) -> HloValue:

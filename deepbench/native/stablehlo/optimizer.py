@@ -8,7 +8,7 @@ from deepbench.native.stablehlo import Values
 SERVES = {"forward": ("f32", "bf16")}
 
 
-def body(case: Case, arrays: Values) -> Values:
+def forward(case: Case, arrays: Values) -> Values:
     """As the operation has it."""
     kind, facts = case.problem.kind, case.operation.facts(case)
     rate, epsilon, decay = facts["rate"], facts.get("epsilon"), facts.get("decay", 0)

@@ -9,7 +9,7 @@ from deepbench.native.stablehlo._values import FLOATS
 SERVES = {"forward": FLOATS}
 
 
-def body(case: Case, arrays: Values) -> Values:
+def forward(case: Case, arrays: Values) -> Values:
     """One reduction."""
     p, x, y = case.problem, arrays["x"], arrays["y"]
     axis = 1 if p.axis == "columns" else 0

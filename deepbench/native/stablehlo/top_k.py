@@ -10,17 +10,21 @@ from deepbench.native.stablehlo.softmax import softmax
 SERVES = dict.fromkeys(("forward", "backward"), FLOATS)
 
 
-def body(case: Case, arrays: Values) -> Values:
-    """Forward an instruction of its own, in order; backward a scatter."""
-    p, weighted = case.problem, case.settings["softmax"] == "yes"
-    if case.direction == "forward":
-        values, indices = arrays["x"].top(p.k)
-        return {"values": softmax(values.to("f32"), 1).to(values.kind) if weighted else values, "indices": indices}
-    dy, dx = arrays["dy"], arrays["dx"]
-    if weighted:
+def forward(case: Case, arrays: Values) -> Values:
+    """An instruction of its own, in order."""
+    values, indices = arrays["x"].top(case.problem.k)
+    if case.settings["softmax"] == "yes":
+        values = softmax(values.to("f32"), 1).to(values.kind)
+    return {"values": values, "indices": indices}
+
+
+def backward(case: Case, arrays: Values) -> Values:
+    """A scatter."""
+    p, dy, dx = case.problem, arrays["dy"], arrays["dx"]
+    refuse(p.rows * p.columns >= 2**31, "the program counts the places of all numbers in 32 bits; choose fewer rows")
+    if case.settings["softmax"] == "yes":
         of_p, wide = arrays["p"].to("f32"), dy.to("f32")
         dy = (of_p * (wide - (of_p * wide).sum(1))).to(dy.kind)
-    refuse(p.rows * p.columns >= 2**31, "the program counts the places of all numbers in 32 bits; choose fewer rows")
     places = dy.lines.counted(dy.shape, 0) * p.columns + arrays["chosen"]
     zeros = dy.lines.constant(0, (p.rows * p.columns,), dx.kind)  # each place is written at most once
     return {"dx": zeros.add_rows(places.reshape(-1), dy.reshape(-1)).reshape(*dx.shape)}

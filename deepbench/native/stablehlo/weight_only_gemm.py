@@ -9,7 +9,7 @@ from deepbench.native.stablehlo._values import FLOATS
 SERVES = {"forward": FLOATS}
 
 
-def body(case: Case, arrays: Values) -> Values:
+def forward(case: Case, arrays: Values) -> Values:
     """A product of dequantized weights; a compiler may put both into one kernel."""
     p, a, b = case.problem, arrays["a"], arrays["b"]
     integers = a if p.bits == 8 else a.halves()

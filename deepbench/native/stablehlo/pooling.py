@@ -37,7 +37,7 @@ def _of_image(case: Case) -> list[HloWindow]:
     return _all_axes(case, [HloWindow(size, stride, pad, pad) for _, _, size, pad, stride in _sizes(case)])
 
 
-def _sizes(case: Case) -> list[tuple[int, ...]]:
+def _sizes(case: Case) -> list[tuple[int, int, int, int, int]]:
     """Of each dimension: image, result, window, padding and stride."""
     p = case.problem
     return [*zip(p.image, p.output, p.window, p.pad, p.stride, strict=True)][3 - p.dimensions :]

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from deepbench.core.errors import BadInput
-from deepbench.measuring import launch
+from deepbench.measuring.carriers import HOST, REMOTE_SHELL
 from deepbench.measuring.group import launcher, link
 from deepbench.measuring.group.launcher import gather_hosts, serve_rank_zero
 from deepbench.measuring.group.link import RankInfo
@@ -29,6 +29,6 @@ def hosts_of_file(path: str) -> list[str]:
     wrong = next((h for h in hosts if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", h)), None)
     if not hosts or wrong is not None:
         raise BadInput(f"{path}: wanted one host per line, found {wrong[:60]!r}" if wrong else f"{path} names no host")
-    if shell := os.environ.get(launch.REMOTE_SHELL):
+    if (shell := os.environ.get(REMOTE_SHELL)) and HOST not in shell:
         os.environ.update(launcher.remote_shell(shell))
     return list(dict.fromkeys(hosts))

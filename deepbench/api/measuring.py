@@ -62,6 +62,7 @@ def measure(
     rounds: int | None = None,
     energy: bool = False,
     sustained: bool = False,
+    no_limits: bool = False,
     search_again: bool = False,
     budget_s: float | None = None,
     timeout_s: float | None = None,
@@ -79,6 +80,7 @@ def measure(
         rounds: exactly this many processes per case, instead of what the mode says.
         energy: joules per call too, where the CPU or the device counts energy.
         sustained: load a GPU with each case for 3 s more, and keep the time, clock and power over these seconds.
+        no_limits: do not measure what the machine can do at most, and judge no result by it.
         search_again: let libraries of GPUs search for the fastest algorithm, even if an earlier run has.
         budget_s: stop after this many seconds, with the most that can be known by then.
         timeout_s: seconds without a sign of life after which a case is given up.
@@ -101,6 +103,7 @@ def measure(
         budget_s,
         hosts=tuple(hosts),
         sustained=sustained,
+        no_limits=no_limits,
         search_again=search_again,
     )
     path = Path(output) if output is not None else temporary_path()

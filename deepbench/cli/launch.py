@@ -40,7 +40,7 @@ def taking_place(place: RankInfo | None, groups: bool) -> Iterator[list[str]]:
         raise click.exceptions.Exit(0)
     else:
         with groups_of_ranks.gather_hosts(place) as given:
-            yield list(given.hosts.values()) if len(given.hosts) > 1 else []
+            yield given if len(given) > 1 else []
 
 
 @contextmanager

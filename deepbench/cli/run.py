@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sustained", is_flag=True, help="Load a GPU with each case for 3 s more: its time, clock and power then."
 )
+@click.option("--no-limits", is_flag=True, help="Do not measure what the machine can do at most; saves some seconds.")
 @click.option("--search-again", is_flag=True, help="Let libraries of GPUs choose their algorithms anew.")
 @click.option("--hostfile", metavar="FILE", help="Hosts for groups, one per line; ranks are spread evenly over them.")
 @click.option(
@@ -76,6 +77,7 @@ def run(
     rounds: str | None,
     energy: bool,
     sustained: bool,
+    no_limits: bool,
     search_again: bool,
     hostfile: str | None,
     ab: str | None,
@@ -105,8 +107,8 @@ def run(
     check_environment()
     timeout_s, watch = seconds("--timeout", timeout), LoadWatch()
     if resume:
-        options_given = (mode, rounds, energy, sustained, search_again, ab, against, budget, *filters.values())
-        given = [*words, *filter(None, options_given)]
+        options_given = (mode, rounds, energy, sustained, no_limits, search_again, ab, against, budget)
+        given = [*words, *filter(None, (*options_given, *filters.values()))]
         if given or not output:
             raise BadInput("--resume takes everything from the file; the command is deepbench run --resume -o FILE")
         trusted = is_trusted(output, trust)
@@ -122,6 +124,7 @@ def run(
         duration("--budget", budget),
         command=tuple(sys.argv[1:]),
         sustained=sustained,
+        no_limits=no_limits,
         search_again=search_again,
     )
     place = launched()

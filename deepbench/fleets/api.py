@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
 from deepbench.api.measuring import temporary_path
+from deepbench.core.errors import BadInput
+from deepbench.fleets import hosts as sources
+from deepbench.fleets.asking import FANOUT, WAIT_S, Reach
 from deepbench.fleets.results import FleetResults
 from deepbench.fleets.session import FleetSession
+from deepbench.measuring import carriers
 from deepbench.reporting.progress import shown
 
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress
 
-__all__ = ["FleetSession", "fleet", "option_words", "run_fleet"]
+__all__ = ["FleetSession", "Reach", "find_hosts", "fleet", "make_reach", "option_words", "run_fleet"]
 
 
 def fleet(
     what: What | Iterable[What] = "fleet",
     *,
-    hosts: Sequence[str] | Mapping[str, str],
+    hosts: str | Sequence[str] | Mapping[str, str] | None = None,
+    through: str | None = None,
+    python: str | None = None,
+    fanout: int | None = None,
     quick: bool = False,
     runs: int | None = None,
     one_by_one: bool = False,
@@ -36,7 +44,12 @@ def fleet(
 
     Args:
         what: what to measure, or several such things, as in `cases`.
-        hosts: two or more hosts, reached by ssh; or the address of each by its name.
+        hosts: two or more hosts, such as `node[001-512]` or a list; or the address of each by its name. None: those of
+            the allocation that this process is in, or of `through`.
+        through: how hosts are reached: `ssh`, `slurm`, `kubernetes`, `flux`, `lsf`, `docker`, or a command with
+            `{host}`. None: by the launcher of the allocation, else by ssh.
+        python: the interpreter on the hosts; None: the same path as here.
+        fanout: how many hosts measure at the same time; None: 64.
         quick: short samples.
         runs: exactly so many runs; None: 5, and up to 30 while a host is undecided.
         one_by_one: one host after the other, for hosts that share hardware.
@@ -51,20 +64,41 @@ def fleet(
     not answer raises nothing: the results say so.
     """
     plan_cases(what, make_choices(**filters))  # reports bad words before any host is asked
+    reach = make_reach(through, python, fanout, wait_s)
     session = FleetSession(
         Path(output) if output is not None else temporary_path(),
-        hosts if isinstance(hosts, Mapping) else {host: host for host in hosts},
+        hosts if isinstance(hosts, Mapping) else find_hosts(hosts, None, reach),
         [*words_of(what), *option_words(_options(filters))],
+        reach,
         quick=quick,
         one_by_one=one_by_one,
         links=links,
-        wait_s=wait_s,
         timeout_s=timeout_s,
     )
     try:
         return run_fleet(session, runs, progress)
     finally:
         session.close()
+
+
+def make_reach(
+    through: str | None = None, python: str | None = None, fanout: int | None = None, wait_s: float | None = None
+) -> Reach:
+    """How hosts are reached; the arguments are those of `fleet`."""
+    if python is not None and not (python.startswith("/") and python.isprintable()):
+        raise BadInput(f"the Python of hosts must be a whole path such as /usr/bin/python3, found {python[:60]!r}")
+    return Reach(carriers.choose(through, os.environ), python, fanout or FANOUT, wait_s or WAIT_S)
+
+
+def find_hosts(hosts: str | Sequence[str] | None, hostfile: str | None, reach: Reach) -> dict[str, str]:
+    """The address of each host by its name: named hosts, those of a file, or those of the site; `BadInput` for none."""
+    if hostfile is not None:
+        found = sources.of_file(hostfile)
+    elif hosts is not None:
+        found = sources.named(hosts if isinstance(hosts, str) else ",".join(hosts))
+    else:
+        return sources.of_site(reach.carrier)
+    return {host: host for host in found}
 
 
 def run_fleet(session: FleetSession, runs: int | None, progress: bool | Progress) -> FleetResults:

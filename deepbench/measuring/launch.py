@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,8 @@ from deepbench.core.backend import Backend
 from deepbench.core.case import Case, parse_case
 from deepbench.core.op import Op
 from deepbench.core.variables import fixed_variables, is_tuning, override_variables, thread_variables
+from deepbench.measuring import carriers
+from deepbench.measuring.carriers import REMOTE_SHELL, Carrier
 from deepbench.plan.modes import Rules
 
 # Variables that a command on another host needs, besides those that tune libraries.
@@ -28,17 +29,6 @@ START_VARIABLES = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 
 PARENT = "DEEPBENCH_PARENT"
 """The process number of the parent: a worker ends with it."""
-
-REMOTE_SHELL = "DEEPBENCH_REMOTE_SHELL"
-"""Names a program to call instead of ssh: `PROGRAM HOST COMMAND`. Its standard input goes to the command."""
-
-SSH_OPTIONS = (
-    "-T",
-    *("-o", "BatchMode=yes"),  # never asks for a password
-    *("-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),  # ends with its link
-    *("-o", "ControlPath=none"),  # a connection of its own: a shared one outlives this process
-    *("-o", "LogLevel=INFO"),  # more would mix with the output of the command
-)
 
 # Settings of the C library under which the memory of freed arrays stays in the process, so that the next array does not
 # wait for the system to clear its pages, and lies in huge pages. Allocators that frameworks recommend do the same.
@@ -93,29 +83,40 @@ class Request:
         return cls(**{**message, "case": parse_case(message["case"]), "rules": Rules(**message["rules"])})
 
 
-def module_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of this package; -P: files in the current folder replace no module."""
-    return [sys.executable, "-P", "-m", module, *arguments]
+def module_command(module: str, *arguments: str, python: str | None = None) -> list[str]:
+    """The command that runs a module of this package; -P: files in the current folder replace no module.
+
+    `python` is the interpreter of another host; None: the same path as here.
+    """
+    return [python or sys.executable, "-P", "-m", module, *arguments]
 
 
 def on_host(
-    host: str, environment: Mapping[str, str], command: Sequence[str], *, returns_file: bool = False
+    host: str,
+    environment: Mapping[str, str],
+    command: Sequence[str],
+    *,
+    carrier: Carrier | None = None,
+    python: str | None = None,
+    returns_file: bool = False,
 ) -> tuple[list[str], bytes]:
     """The command that runs another command on a host, and what to write to its standard input.
 
     `remote.py` reads it there. The command gets the variables that it needs, and ends with this standard input. With
-    `returns_file` the path of a new file becomes its last argument, and the content of the file is sent back.
+    `returns_file` the path of a new file becomes its last argument, and the content of the file is sent back; then the
+    standard input must give signs of life. `carrier` reaches the host, None: the one of the environment. `python` is
+    the interpreter there. `BadInput` for what is no name of a host.
     """
     carried = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES) or is_tuning(k)}
     for name in (REMOTE_SHELL, SECRET):
         carried.pop(name, None)
     start = [f"{name}={carried[name]}" for name in START_VARIABLES if name in carried]
-    shell = environment.get(REMOTE_SHELL) or "ssh"
-    options = SSH_OPTIONS if Path(shell).name == "ssh" else ()
-    far_end = shlex.join(["env", *start, *module_command("deepbench.measuring.remote")])
+    # Whole paths: a launcher may start its tasks without PATH.
+    far_end = ["/usr/bin/env", *start, *module_command("deepbench.measuring.remote", python=python)]
     request = {"environment": carried, "command": list(command), "returns_file": returns_file}
+    words = (carrier or carriers.of_environment(environment)).command(host, far_end)
     # `json` rather than `to_line`: it also carries values that are not UTF-8.
-    return [shell, *options, host, far_end], json.dumps(request).encode() + b"\n"
+    return words, json.dumps(request).encode() + b"\n"
 
 
 def with_variables(environment: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:

@@ -86,24 +86,35 @@ def start(
     return child
 
 
-def end(children: Iterable[Child], grace_s: float = 0.0) -> None:
+def end(children: Iterable[Child], grace_s: float = 0.0, term_s: float = 0.0) -> None:
     """Wait up to `grace_s` seconds for all of them together, then kill their groups: a leader may leave others.
 
-    The end of the standard input asks those that read it to end.
+    The end of the standard input asks those that read it to end. With `term_s` those that are left get SIGTERM, and so
+    much more time.
     """
     children = list(children)
     for child in children:
         if child.stdin is not None:
             child.stdin.close()
-    deadline = time.monotonic() + grace_s
+    _wait(children, grace_s)
+    if term_s:
+        for child in children:
+            child.terminate()
+        _wait(children, term_s)
     for child in children:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
         if child.stdout is not None:
             child.stdout.close()
+
+
+def _wait(children: Iterable[Child], most_s: float) -> None:
+    """Wait up to so many seconds for all of them together."""
+    deadline = time.monotonic() + most_s
+    for child in children:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, deadline - time.monotonic()))
 
 
 def exit_status(code: int) -> str:

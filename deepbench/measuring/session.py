@@ -69,6 +69,8 @@ class Options:
     """The words of the command, for the header of the file."""
     sustained: bool = False
     """Also hold each case of a GPU for some seconds, and store clock and power over time."""
+    no_limits: bool = False
+    """Do not measure what the machine can do at most, and judge no result by it."""
     search_again: bool = False
     """Let libraries of GPUs search for the fastest algorithm, even if an earlier run has."""
 
@@ -279,7 +281,7 @@ class Session:
             if is_hopeless and heats[0][0][1] > 1:
                 break
         self.rules = own_rules
-        if not is_hopeless:
+        if not is_hopeless and not plan.get("no_limits"):
             self._ask_for_fewer_threads(progress, ends)
         if budget_s is not None and not self.file.records:
             before_s, cheapest_s = time.monotonic() - begin, min(map(self.estimate, self.cases))
@@ -400,7 +402,9 @@ class Session:
         return self.slowdown * estimated_s(case, peak, self.rules)
 
     def probe(self, cases: Iterable[Case], progress: Progress = no_progress) -> None:
-        """Measure the limits that these cases need and that are not known here yet."""
+        """Measure the limits that these cases need and that are not known here yet, unless the plan forbids it."""
+        if self.file.header["plan"].get("no_limits"):
+            return
         here = [case for case in cases if case.backend not in self._unavailable]
         header = self.file.header
         self._prober.complete(here, header["machine"], progress, header["plan"].get("budget_s"))
@@ -465,6 +469,7 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
         "rules": asdict(options.rules(side is not None)),
         "hosts": list(options.hosts),
         "budget_s": options.budget_s,
+        **({"no_limits": True} if options.no_limits else {}),
         **({"search_again": True} if options.search_again else {}),
         **({"interleaved": dict(side)} if side else {}),
         "cases": [{"case": p.case.text, "sources": p.sources} for p in planned],

@@ -191,6 +191,8 @@ class Plan(TypedDict):
     """in the two files of `run --ab` and `--against`; null or missing elsewhere"""
     budget_s: NotRequired[Annotated[float, Within(most=1e10, above=0)] | None]
     """[s] of `--budget`; null or missing without it"""
+    no_limits: NotRequired[bool]
+    """true with `--no-limits`: no limit of the machine was measured"""
     search_again: NotRequired[bool]
     """true with `--search-again`: algorithms that earlier runs chose are not used"""
     training: NotRequired[Annotated[list[TrainingSetup], Items(10**5)]]

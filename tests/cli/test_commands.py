@@ -421,3 +421,10 @@ def test_what_less_shows_fits_80_columns_or_those_that_are_wanted(deepbench, tmp
     assert 80 >= max(map(len, narrow.splitlines()))
     assert 80 < max(map(len, wide.splitlines())) <= 300
     assert "\x1b" not in narrow + wide
+
+
+def test_without_limits_the_header_says_so(deepbench, tmp_path):
+    done = deepbench(*RUN, "--quick", "--no-limits")
+
+    assert 0 == done.returncode, done.stderr
+    assert lines_of(tmp_path / "out.jsonl")[0]["plan"]["no_limits"] is True

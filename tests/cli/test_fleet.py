@@ -18,9 +18,18 @@ pytestmark = pytest.mark.programs
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["fleet"], "expected one source of hosts: --hostfile FILE, or a start by srun or mpirun (found neither)"),
+        (["fleet"], "expected hosts, found none: name them (--hosts 'node[001-016]' or --hostfile FILE), start"),
         (["fleet", "--hostfile", "hosts"], "a fleet needs two or more hosts"),
         (["fleet", "--hostfile", "hosts", "--runs", "0"], "--runs must be from 1 to 1000"),
+        (["fleet", "--hosts", "a,b", "--hostfile", "two"], "--hosts and --hostfile exclude each other"),
+        (["fleet", "--hosts", "a,-x"], "'-x' is no name of a host"),
+        (
+            ["fleet", "--hosts", "a,b", "--through", "mytool"],
+            "--through wants one of ssh, slurm, kubernetes, flux",
+        ),
+        (["fleet", "--hosts", "a,b", "--through", "/no/tool {host}"], "hosts are reached by /no/tool, which was not"),
+        (["fleet", "--hosts", "a,b", "--python", "python3"], "must be a whole path such as /usr/bin/python3, found"),
+        (["fleet", "--hosts", "a,b", "--fanout", "0"], "--fanout must be from 1 to 100000"),
         (["fleet", "--hostfile", "two", "--links", "nonsense"], "'nonsense' is not a direction"),
         (["fleet", "--scheduler", "tcp://127.0.0.1:1"], "No such option '--scheduler'"),
         (["show", "hosts", "--host", "a"], "hosts, line 1: not JSON"),
@@ -34,6 +43,26 @@ def test_bad_input_is_refused_in_one_sentence(deepbench, tmp_path, words, expect
     assert 64 == done.returncode, done.stdout
     assert expected in done.stderr
     assert 1 == len(done.stderr.strip().splitlines()), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rank", "ranks", "advice"),
+    [
+        (
+            "SLURM_PROCID",
+            "SLURM_NTASKS",
+            "slurm has started this command 16 times; start it once inside the",
+        ),
+        ("PMI_RANK", "PMI_SIZE", "hydra has started this command 16 times; start it once, and name the hosts"),
+    ],
+)
+def test_a_launcher_must_not_start_it_many_times(deepbench, rank, ranks, advice):
+    known = {"SLURM_STEP_ID": "0", ranks: "16"}
+    first, other = (deepbench("fleet", **known, **{rank: number}) for number in ("0", "7"))
+
+    assert (64, 64) == (first.returncode, other.returncode)
+    assert advice in first.stderr
+    assert "" == other.stderr
 
 
 @pytest.fixture(scope="module")

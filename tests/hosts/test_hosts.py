@@ -1,15 +1,13 @@
 """Collectives over several simulated hosts: a link with a known rate, a host that vanishes, a rank that is killed."""
 
-import contextlib
 import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import NO_LIBRARIES, ROOT, lines_of, records_of
+from tests.conftest import ROOT, records_of
 from tests.hosts.lab import Lab, missing
 
 pytestmark = pytest.mark.hosts
@@ -125,51 +123,3 @@ def test_a_run_that_is_killed_leaves_no_process_on_any_host(how):
         process.send_signal(how)
         process.communicate(timeout=60)
         _until(lambda: not lab.processes())
-
-
-def fleet_in_mpirun(lab, case):
-    """Start a fleet as `mpirun deepbench fleet`, one process on each host."""
-    from deepbench.native import mpi
-
-    hosts = ",".join(lab.address(n) for n in lab.names)
-    words = ["fleet", case, "--runs", "1", "--links", "none", "-o", "fleet.jsonl"]
-    launcher = [mpi.find(mpi.MPICH).mpiexec, "-hosts", hosts, "-ppn", "1", "-n", "2"]
-    command = [*launcher, sys.executable, "-m", "deepbench", *words]
-    return lab.start(command, PYTHONPATH=str(ROOT), DEEPBENCH_REMOTE_SHELL="", **NO_LIBRARIES)
-
-
-def test_a_fleet_inside_mpirun_measures_on_the_hosts_of_mpirun():
-    with Lab(2) as lab:
-        process = fleet_in_mpirun(lab, "gemm m=4 n=4 k=4 i8 null threads=1")
-        text = process.communicate(timeout=120)[0]
-        results = lines_of(lab.folder / "fleet.jsonl")[1:]
-        _until(lambda: not lab.processes())
-
-    assert {"h0": "ok", "h1": "ok"} == {r["host"]: r["status"] for r in results}, text
-    assert {"h0", "h1"} == {r["lines"][0]["machine"]["host"] for r in results}
-
-
-@pytest.mark.parametrize("on", ["h0", "h1"])
-def test_a_fleet_inside_mpirun_that_is_killed_leaves_no_process(on):
-    """Its first process, or that which serves it on the other host."""
-    with Lab(2) as lab:
-        process = fleet_in_mpirun(lab, "gemm m=2000 n=2000 k=2000 f32 reference threads=1")
-
-        def find(word):
-            found = {}
-            for pid in lab.processes():
-                with contextlib.suppress(OSError):
-                    if word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                        found[pid] = os.stat(f"/proc/{pid}/ns/net").st_ino
-            return found
-
-        _until(lambda: len(find(b"deepbench.measuring.worker")) == 2)
-        here = os.stat(f"/proc/{lab._pids[on]}/ns/net").st_ino
-        (target,) = (p for p, space in find(b"fleet").items() if space == here and b"python" in _program(p))
-        os.kill(target, signal.SIGKILL)
-        process.communicate(timeout=60)
-        _until(lambda: not lab.processes())
-
-
-def _program(pid):
-    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]

@@ -32,7 +32,7 @@ def test_only_what_python_needs_to_start_is_in_the_command_for_a_host():
     command, request = launch.on_host("node7", environment, ["program", "word"])
 
     assert ["ssh", "node7"] == [command[0], command[-2]]
-    assert command[-1].startswith("env LD_LIBRARY_PATH=/l PYTHONPATH=/here ")
+    assert command[-1].startswith("/usr/bin/env LD_LIBRARY_PATH=/l PYTHONPATH=/here ")
     assert "secret" not in " ".join(command)
     assert {k: v for k, v in environment.items() if k != "HOME"} == json.loads(request)["environment"]
     assert ["program", "word"] == json.loads(request)["command"]

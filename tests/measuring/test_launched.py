@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from deepbench.measuring.group.link import RankInfo, rank_info
 from tests.conftest import ROOT, records_of
 
 pytestmark = pytest.mark.programs
@@ -54,6 +55,12 @@ def test_a_kernel_without_ranks_is_measured_by_rank_0_alone(launched, tmp_path):
     assert "slurm started 3 processes; this one measures" in done[0][2]
     assert ("", "") == done[1][1:] == done[2][1:]
     assert 1 == len(records_of(tmp_path / "out.jsonl"))
+
+
+@pytest.mark.parametrize(("step", "rank"), [("0", RankInfo("slurm", 0, 3)), ("4294967290", None), ("", None)])
+def test_the_shell_of_an_allocation_is_no_rank(step, rank):
+    """Slurm gives it the number of tasks, too, and its own kind of step."""
+    assert rank == rank_info({**SLURM, "SLURM_STEP_ID": step, "SLURM_PROCID": "0"})
 
 
 def test_a_hostfile_has_no_place_there(launched, tmp_path):

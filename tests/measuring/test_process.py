@@ -51,6 +51,17 @@ def test_a_process_gets_time_to_end_by_itself():
     assert 0.9 < time.monotonic() - start < 10
 
 
+def test_a_process_that_does_not_end_by_itself_gets_sigterm_before_it_is_killed():
+    ready = "echo ready; while :; do sleep 0.05; done"
+    scripts = (f"trap 'exit 5' TERM; {ready}", f"trap '' TERM; {ready}")
+    children = [process.start(["sh", "-c", script], os.environ, subprocess.PIPE) for script in scripts]
+    for child in children:
+        assert b"ready\n" == child.stdout.readline()
+    process.end(children, term_s=1.0)
+
+    assert [5, -9] == [child.returncode for child in children]
+
+
 def test_the_last_line_of_the_output_is_quoted_without_control_characters():
     with tempfile.TemporaryFile() as output:
         assert "" == process.last_output(output)

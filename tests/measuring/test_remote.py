@@ -122,6 +122,21 @@ def test_everything_on_all_hosts_ends_with_the_command(start, words, module, how
     eventually(lambda: not processes_with(start.mark), 10.0)
 
 
+@pytest.mark.long
+def test_everything_ends_although_the_carrier_keeps_the_input_open(start, tmp_path):
+    """As srun and kubectl may do; with `kill -9` of the command."""
+    (tmp_path / "shell").write_text('#!/bin/sh\nshift; { cat; sleep 1000; } | sh -c "$*"\n')
+    command = start(*FLEET)
+    eventually(lambda: sum(line.startswith(b"sleep\0") for line in processes_with(start.mark).values()) == 2)
+    command.kill()
+    command.wait(20)
+
+    def far_ends_are_gone():
+        return not [line for line in processes_with(start.mark).values() if b"-m\0deepbench" in line]
+
+    eventually(far_ends_are_gone, 20.0)
+
+
 def test_nobody_can_connect_to_a_fleet_or_read_its_variables(start):
     start(*FLEET)
     eventually(lambda: sum(line.startswith(b"sleep\0") for line in processes_with(start.mark).values()) == 2)
@@ -149,16 +164,19 @@ def test_nobody_can_read_the_variables_of_ranks_on_hosts(start):
 # ---- the far end alone
 
 
+FAR_END = "from deepbench.measuring import remote; remote.LOST_S = {}; raise SystemExit(remote.main())"
+
+
 @pytest.fixture
 def far_end(tmp_path):
     """Start the far end with a request; its standard input stays open."""
     started = []
 
-    def begin(command, environment=None, returns_file=False, request=None):
+    def begin(command, environment=None, returns_file=False, request=None, lost_s=remote.LOST_S):
         near = launch.package_path({**os.environ, "DEEPBENCH_REMOTE_SHELL": "unused", **(environment or {})})
         _, line = launch.on_host("here", near, command, returns_file=returns_file)
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "deepbench.measuring.remote"],
+            [sys.executable, "-P", "-c", FAR_END.format(lost_s)],
             env=launch.package_path({**os.environ, "TMPDIR": str(tmp_path)}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -204,6 +222,76 @@ def test_the_end_of_standard_input_ends_what_the_command_has_started(far_end, tm
     assert 1 == process.wait(20)
     assert not Path(f"/proc/{mark.read_text().strip()}").exists()
     assert [mark] == list(tmp_path.iterdir())  # no temporary file is left
+
+
+@pytest.mark.parametrize("returns_file", [False, True])
+def test_sigterm_ends_the_command_in_order(far_end, tmp_path, returns_file):
+    """It gets SIGTERM itself. What it leaves is killed."""
+    mark, bye = tmp_path / "pid", tmp_path / "bye"
+    background = f"(trap '' TERM; exec sleep 1000) & echo $! > {mark}.new; mv {mark}.new {mark}"
+    script = f"trap 'echo > {bye}; exit 0' TERM; {background}; while :; do sleep 0.05; done"
+    process = far_end(["sh", "-c", script], returns_file=returns_file)
+    eventually(mark.exists)
+    process.terminate()
+
+    assert 1 == process.wait(20)
+    assert bye.exists()
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
+    assert {mark, bye} == set(tmp_path.iterdir())  # no temporary file is left
+    assert "deepbench: ended by SIGTERM\n" == process.stderr.read().decode()
+
+
+def test_a_command_ends_when_its_near_end_is_silent(far_end, tmp_path):
+    """The input is open, as where a carrier does not close it."""
+    mark = tmp_path / "pid"
+    process = far_end(["sh", "-c", BACKGROUND.format(mark)], returns_file=True, lost_s=2.0)
+    for _ in range(3):
+        time.sleep(1.0)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+    assert process.poll() is None
+    start = time.monotonic()
+
+    assert 1 == process.wait(20)
+    assert 1.5 < time.monotonic() - start < 15
+    assert not Path(f"/proc/{mark.read_text().strip()}").exists()
+    assert "deepbench: no sign of life of the command that measures for 2 s\n" == process.stderr.read().decode()
+
+
+def test_a_far_end_that_was_stopped_does_not_blame_the_near_end(far_end, tmp_path):
+    """Both may have been stopped."""
+    mark = tmp_path / "pid"
+    process = far_end(["sh", "-c", BACKGROUND.format(mark)], returns_file=True, lost_s=2.0)
+    eventually(mark.exists)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(4.0)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+
+    assert process.poll() is None
+    assert 1 == process.wait(20)  # nothing has come since
+
+
+def test_a_far_end_ends_where_no_request_comes(far_end):
+    process = far_end([], request=b"", lost_s=1.0)
+
+    assert -signal.SIGALRM == process.wait(20)
+
+
+def test_signs_of_life_are_answered(far_end):
+    process = far_end(["sleep", "1000"], returns_file=True)
+    assert b"\n" == process.stdout.readline()
+    assert {"started": True} == json.loads(process.stdout.readline())
+    for _ in range(3):
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert b"\n" == process.stdout.readline()
+
+
+def test_a_command_has_a_path_although_the_launcher_gives_none(far_end, monkeypatch):
+    monkeypatch.delenv("PATH")
+
+    assert b"/bin:/usr/bin\n" == far_end(["/bin/sh", "-c", "echo $PATH"]).stdout.read()
 
 
 def test_a_far_end_that_is_killed_takes_its_command_along(far_end, tmp_path):

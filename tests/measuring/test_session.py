@@ -59,3 +59,13 @@ def test_with_other_cpus_nothing_is_started(new_session, monkeypatch):
     with pytest.raises(BadInput, match="were 997-998 when"):
         new_session._measure(new_session.cases[0], new_session.rules)
     assert [] == new_session.file.records
+
+
+@pytest.mark.parametrize("no_limits", [False, True])
+def test_limits_are_probed_unless_the_plan_forbids_it(new_session, monkeypatch, no_limits):
+    asked = []
+    monkeypatch.setattr(new_session._prober, "complete", lambda cases, *_: asked.append(cases))
+    new_session.file.header["plan"]["no_limits"] = no_limits
+    new_session.probe(new_session.cases)
+
+    assert ([] if no_limits else [new_session.cases]) == asked

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,81 +14,125 @@ from deepbench.api.text import BadInput, command
 from deepbench.cli.console import make_console, progress_bar
 from deepbench.cli.interrupts import EXIT_INTERRUPTED
 from deepbench.cli.options import case_options, choices_of, seconds, whole
-from deepbench.cli.root import EXIT_WRONG, HELP, cli
+from deepbench.cli.root import EXIT_BAD_INPUT, EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output
 
 if TYPE_CHECKING:
     from deepbench.fleets.api import FleetSession
 
 
+def _group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Options that belong together, as one decorator."""
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+host_options = _group(
+    click.option("--hosts", metavar="NAMES", help="Hosts: a,b or node[001-512] or @group."),
+    click.option("--hostfile", metavar="FILE", help="Hosts, one name or set per line."),
+    click.option(
+        "--through",
+        metavar="CARRIER",
+        help="How hosts are reached: ssh, slurm, kubernetes, flux, lsf, docker, or a command with {host} "
+        "(default: the launcher of the allocation, else ssh).",
+    ),
+    click.option("--python", metavar="PATH", help="Python on the hosts (default: the same path as here)."),
+    click.option("--fanout", metavar="N", help="How many hosts measure at the same time (default 64)."),
+    click.option("--wait", metavar="S", help="Seconds to wait for the answer of a host (default 60)."),
+)
+
+run_options = _group(
+    click.option("--quick", is_flag=True, help="Short samples."),
+    click.option("--runs", metavar="N", help="Number of runs (default: 5, and up to 30 while a host is undecided)."),
+    click.option("--one-by-one", is_flag=True, help="One host after the other, for hosts that share hardware."),
+    click.option(
+        "--links",
+        metavar="LIBRARY",
+        help="Library that times links, or none (default: mpich, else gloo; without ssh none).",
+    ),
+    click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600)."),
+    click.option("-o", "--output", metavar="FILE", help="The fleet file (default: deepbench-fleet-<time>.jsonl)."),
+)
+
+
 @cli.command(context_settings=HELP, short_help="Measure many hosts; name the slow, wrong and missing ones.")
 @click.argument("words", nargs=-1, metavar="[SUITE|CASE]...")
 @case_options
-@click.option("--quick", is_flag=True, help="Short samples.")
-@click.option("--hostfile", metavar="FILE", help="Hosts, one per line, reached by ssh.")
-@click.option("--runs", metavar="N", help="Number of runs (default: 5, and up to 30 while a host is undecided).")
-@click.option("--one-by-one", is_flag=True, help="One host after the other, for hosts that share hardware.")
-@click.option("--links", metavar="LIBRARY", help="Library that times links, or none (default: mpich, else gloo).")
-@click.option("--wait", metavar="S", help="Seconds to wait for the answer of a host (default 60).")
-@click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
-@click.option("-o", "--output", metavar="FILE", help="The fleet file (default: deepbench-fleet-<time>.jsonl).")
+@host_options
+@run_options
 def fleet(
     words: tuple[str, ...],
-    quick: bool,
+    hosts: str | None,
     hostfile: str | None,
+    through: str | None,
+    python: str | None,
+    fanout: str | None,
+    wait: str | None,
+    quick: bool,
     runs: str | None,
     one_by_one: bool,
     links: str | None,
-    wait: str | None,
     timeout: str | None,
     output: str | None,
     **filters: Any,
 ) -> int:
     """Measure the same cases on many hosts and name those that are slow, wrong or missing.
 
-    The hosts come from a file, or from the srun or mpirun that started this command on them. The default suite is
+    Hosts are named, or are those of the allocation of Slurm or LSF in which the command runs. The default suite is
     `fleet`. The exit code is 1 if a host or a link stands out.
 
     \b
     Examples:
-      deepbench fleet --hostfile hosts
-      srun --ntasks-per-node=1 deepbench fleet deepbench/server -o fleet.jsonl
+      deepbench fleet --hosts 'node[001-016]'
+      salloc -N 16 --exclusive deepbench fleet deepbench/server -o fleet.jsonl
+      deepbench fleet --through kubernetes --python /usr/bin/python3
       deepbench show fleet.jsonl --host node07
     """
     from deepbench.api.filters import plan_cases
-    from deepbench.api.groups import gather_hosts, hosts_of_file, launched, serve_rank_zero
     from deepbench.api.measuring import default_path
     from deepbench.fleets import api
 
     words = words or ("fleet",)
-    where = launched()
-    if (where is None) == (hostfile is None):
-        found = "both" if hostfile else "neither"
-        raise BadInput(f"expected one source of hosts: --hostfile FILE, or a start by srun or mpirun (found {found})")
-    if where is not None and where.rank:
-        serve_rank_zero(where)
-        return 0
+    _require_one_process()
+    if hosts is not None and hostfile is not None:
+        raise BadInput("--hosts and --hostfile exclude each other; choose one of them")
     plan_cases(words, choices_of(filters))  # reports bad words before any host is asked
-    exactly, wait_s, timeout_s = whole("--runs", runs, 1000), seconds("--wait", wait), seconds("--timeout", timeout)
-    with ExitStack() as stack:
-        if where is not None:
-            addresses = stack.enter_context(gather_hosts(where)).hosts
-        else:
-            addresses = {h: h for h in hosts_of_file(hostfile)} if hostfile else {}
-        path = Path(output) if output else default_path(Path(), f"fleet-{datetime.now():%Y%m%d-%H%M%S}")
-        session = api.FleetSession(
-            path,
-            addresses,
-            [*words, *api.option_words(filters)],
-            quick=quick,
-            one_by_one=one_by_one,
-            links=links,
-            wait_s=wait_s,
-            timeout_s=timeout_s,
-        )
-        stack.callback(session.close)
+    exactly, timeout_s = whole("--runs", runs, 1000), seconds("--timeout", timeout)
+    reach = api.make_reach(through, python, whole("--fanout", fanout, 100_000), seconds("--wait", wait))
+    path = Path(output) if output else default_path(Path(), f"fleet-{datetime.now():%Y%m%d-%H%M%S}")
+    session = api.FleetSession(
+        path,
+        api.find_hosts(hosts, hostfile, reach),
+        [*words, *api.option_words(filters)],
+        reach,
+        quick=quick,
+        one_by_one=one_by_one,
+        links=links,
+        timeout_s=timeout_s,
+    )
+    with closing(session):
         go_on_without_output(f"all results still go to {path}")
         return _measure(session, exactly)
+
+
+def _require_one_process() -> None:
+    """`BadInput` where a launcher has started this command several times."""
+    from deepbench.api.groups import launched
+
+    place = launched()
+    if place is None:
+        return
+    if place.rank:  # the first one says it
+        raise click.exceptions.Exit(EXIT_BAD_INPUT)
+    found = f"{place.launcher} has started this command {place.ranks} times"
+    if place.launcher == "slurm":
+        raise BadInput(f"{found}; start it once inside the allocation, without srun: salloc -N 16 deepbench fleet")
+    raise BadInput(f"{found}; start it once, and name the hosts: deepbench fleet --hostfile FILE")
 
 
 def _measure(session: FleetSession, exactly: int | None) -> int:
@@ -95,7 +140,7 @@ def _measure(session: FleetSession, exactly: int | None) -> int:
     from deepbench.fleets.results import FleetResults
 
     console, path, header, code = make_console(), session.file.path, session.file.header, 0
-    console.print(f"hosts      {len(session.hosts)}", markup=False)
+    console.print(f"hosts      {len(session.hosts)}, through {header['through']}", markup=False)
     console.print(f"each runs  {command('run', *header['words'])}", markup=False, soft_wrap=True)
     console.print(f"links      {header['links'] or 'not timed'}", markup=False)
     try:

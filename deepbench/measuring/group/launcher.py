@@ -84,15 +84,6 @@ TRAILER = struct.Struct(">4sB")
 MARK = b"\0end"
 
 
-@dataclass(frozen=True)
-class Allocation:
-    """What the launcher has given to this job."""
-
-    ranks: int
-    hosts: dict[str, str]
-    """Address of each host by its name, that of rank 0 first."""
-
-
 def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
     """An environment without the variables of launchers and without the secret of the job."""
     inherited = {k: v for k, v in environment.items() if k not in RANK_VARIABLES and not k.startswith(PREFIXES)}
@@ -104,8 +95,10 @@ def without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def gather_hosts(info: RankInfo) -> Iterator[Allocation]:
-    """Wait for all ranks of the job. Until the context ends, launchers reach their hosts through them.
+def gather_hosts(info: RankInfo) -> Iterator[list[str]]:
+    """The addresses of the hosts of all ranks, that of rank 0 first. Waits for all ranks of the job.
+
+    Until the context ends, launchers reach the hosts through these ranks.
 
     For the command only: it changes the affinity and the environment of this process, and does not restore them.
     """
@@ -131,7 +124,7 @@ def gather_hosts(info: RankInfo) -> Iterator[Allocation]:
         for name in set(os.environ) - set(without_launcher(os.environ)):
             del os.environ[name]
         os.environ |= remote_shell(str(_write_shell(folder, {"here": addresses[here], "servers": servers})))
-        yield Allocation(info.ranks, addresses)
+        yield list(addresses.values())
 
 
 def remote_shell(path: str) -> dict[str, str]:

@@ -53,12 +53,20 @@ class RankInfo:
 def rank_info(environment: Mapping[str, str]) -> RankInfo | None:
     """The rank that a launcher set in the environment; None if no launcher has started this process."""
     for launcher, (rank_name, ranks_name) in LAUNCHERS.items():
-        if launcher == "slurm" and "SLURM_STEP_ID" not in environment:
-            continue  # a batch script outside of a step has a PROCID too
+        if launcher == "slurm" and not _is_step(environment.get("SLURM_STEP_ID", "")):
+            continue  # a batch script or the shell of salloc has a PROCID too
         rank, ranks = environment.get(rank_name, ""), environment.get(ranks_name, "")
         if rank.isdecimal() and ranks.isdecimal():
             return RankInfo(launcher, int(rank), int(ranks))
     return None
+
+
+def _is_step(number: str) -> bool:
+    """Whether srun has started the tasks of a step of Slurm with this number.
+
+    The numbers from 0xFFFFFFF0 on stand for batch scripts, for the shell of salloc, and the like.
+    """
+    return number.isdecimal() and int(number[:20]) < 0xFFFFFFF0
 
 
 class Group:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Literal, get_args
 
 from deepbench.core.errors import BadInput
-
-Kind = Literal["job", "daemonset"]
 
 LABEL = "app: deepbench"
 
@@ -95,15 +92,15 @@ spec:
 
 
 def manifest(
-    kind: Kind, *, image: str, cpus: int, memory: str, gpus: int = 0, nodes: int | None = None
+    kind: str, *, image: str, cpus: int, memory: str, gpus: int = 0, nodes: int | None = None
 ) -> str:
     """The YAML of an Indexed Job on `nodes` nodes, or of a DaemonSet on all nodes, for Kubernetes 1.33 and later.
 
     `image` is a container image that contains `deepbench`. Each pod gets `cpus` CPUs, `memory` such as `64Gi`, and `gpus`
     GPUs of NVIDIA. `BadInput` for values that Kubernetes would not take.
     """
-    if kind not in get_args(Kind):
-        raise BadInput(f"--manifest wants job or daemonset, found {str(kind)[:60]!r}")
+    if kind not in ("job", "daemonset"):
+        raise BadInput(f"--manifest wants job or daemonset, found {kind[:60]!r}")
     if not IMAGE.fullmatch(image):
         raise BadInput(f"--image wants a container image such as registry/deepbench:1, found {image[:60]!r}")
     if not MEMORY.fullmatch(memory):
@@ -113,11 +110,10 @@ def manifest(
     if kind == "daemonset" and nodes is not None:
         raise BadInput("--manifest daemonset runs on every node and takes no --nodes; --manifest job takes it")
     resources = {"cpu": str(cpus), "memory": memory, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-    affinity = _indented(AFFINITY.format(label=LABEL), 0) if kind == "job" else ""
     pod = POD.format(
         label=LABEL,
         restart="Never" if kind == "job" else "Always",
-        affinity=affinity,
+        affinity=AFFINITY.format(label=LABEL) if kind == "job" else "",
         image=json.dumps(image),
         resources=json.dumps(resources),
     )

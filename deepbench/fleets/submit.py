@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deepbench.core.errors import BadInput
 from deepbench.core.json_lines import printable
+from deepbench.core.variables import is_secret
 from deepbench.measuring import launch
 from deepbench.measuring.process import LONGEST_QUOTE
 
@@ -32,23 +33,23 @@ def batch_script(
     words: Sequence[str],
     output: Path,
     *,
-    nodes: int | None,
-    hosts: str | None,
+    nodes: int,
+    hosts: Sequence[str] | None,
     environment: Mapping[str, str],
 ) -> str:
     """The text of a batch script that runs `deepbench fleet` with these words and writes the fleet file `output`.
 
-    It runs on `nodes` nodes that Slurm chooses, or on `hosts`, a list such as `node[01-16]`; on both, `nodes` must be
-    the length of the list. The variables that a measurement on another host needs are in the script; secrets are not.
+    It runs on `nodes` nodes: `hosts`, or those that Slurm chooses. The variables that a measurement on another host
+    needs are in the script; those that may be secrets are not.
     """
     folder = output.absolute().parent
     paths = {"output": output.with_suffix(".log").name, "chdir": str(folder)}
     for text in (*paths.values(), output.name):
         if not text.isprintable() or set('"%\\') & set(text):
             raise BadInput(f"a batch script cannot name {text[:60]!r}; choose another folder or name (-o)")
-    where = [f"--nodes={nodes}"] * (nodes is not None) + [f"--nodelist={hosts}"] * (hosts is not None)
+    where = [f"--nodes={nodes}", *([] if hosts is None else [f"--nodelist={','.join(hosts)}"])]
     options = ["--job-name=deepbench-fleet", *where, *OPTIONS, *(f'--{n}="{path}"' for n, path in paths.items())]
-    variables = launch.carried(launch.package_path(environment))
+    variables = {n: v for n, v in launch.carried(launch.package_path(environment)).items() if not is_secret(n)}
     command = launch.module_command("deepbench", "fleet", *words, "--through", "slurm", "-o", output.name)
     lines = [
         "#!/bin/sh",

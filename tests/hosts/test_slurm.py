@@ -276,7 +276,7 @@ def test_tasks_of_srun_are_told_what_to_do(cluster, fleet):
     text = finish(process)
 
     assert 0 != process.returncode
-    assert "salloc -N4 deepbench fleet" in text, text
+    assert "without srun: salloc -N 16 deepbench fleet" in text, text
     assert not (cluster.folder / "fleet.jsonl").exists()
 
 

@@ -16,6 +16,7 @@ from deepbench.cli.interrupts import EXIT_INTERRUPTED
 from deepbench.cli.options import case_options, choices_of, seconds, whole
 from deepbench.cli.root import EXIT_BAD_INPUT, EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output
+from deepbench.fleets.cli.jobs import Job, job_options, submit_job
 
 if TYPE_CHECKING:
     from deepbench.fleets.api import FleetSession
@@ -65,8 +66,10 @@ run_options = _group(
 @case_options
 @host_options
 @run_options
+@job_options
 def fleet(
     words: tuple[str, ...],
+    job: Job | None,
     hosts: str | None,
     hostfile: str | None,
     through: str | None,
@@ -91,6 +94,7 @@ def fleet(
       deepbench fleet --hosts 'node[001-016]'
       salloc -N 16 --exclusive deepbench fleet deepbench/server -o fleet.jsonl
       deepbench fleet --through kubernetes --python /usr/bin/python3
+      deepbench fleet --submit --nodes 16 -o fleet.jsonl
       deepbench show fleet.jsonl --host node07
     """
     from deepbench.api.filters import plan_cases
@@ -105,6 +109,9 @@ def fleet(
     exactly, timeout_s = whole("--runs", runs, 1000), seconds("--timeout", timeout)
     reach = api.make_reach(through, python, whole("--fanout", fanout, 100_000), seconds("--wait", wait))
     path = Path(output) if output else default_path(Path(), f"fleet-{datetime.now():%Y%m%d-%H%M%S}")
+    if job is not None:
+        named = None if hosts is None and hostfile is None else list(api.find_hosts(hosts, hostfile, reach))
+        return submit_job(job, path, through, named)
     session = api.FleetSession(
         path,
         api.find_hosts(hosts, hostfile, reach),

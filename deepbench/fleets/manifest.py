@@ -16,8 +16,8 @@ LABEL = "app: deepbench"
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 MEMORY = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi|Ti)")
 
-# With equal requests and limits and whole CPUs, kubelet's static policy gives a pod CPUs of its own. The root file system
-# stays writable: a measurement keeps its temporary files there.
+# With equal requests and limits and whole CPUs, kubelet's static policy gives a pod CPUs of its own. No user of the image
+# is needed, so the pod is nobody. The root file system stays writable: a measurement keeps its temporary files there.
 POD = """\
 metadata:
   labels:
@@ -30,6 +30,9 @@ spec:
   terminationGracePeriodSeconds: 5
   restartPolicy: {restart}
   securityContext:
+    runAsNonRoot: true
+    runAsUser: 65534
+    runAsGroup: 65534
     seccompProfile:
       type: RuntimeDefault
 {affinity}  containers:
@@ -58,7 +61,7 @@ AFFINITY = """\
 
 # A pod that fails is not replaced: its host is then missing, which is what we want to see.
 JOB = """\
-# {nodes} pods on as many nodes, which end after a day.
+# {nodes} pods on as many nodes, which end after a day. In them: deepbench fleet --through kubernetes --python PATH
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -77,6 +80,7 @@ spec:
 
 DAEMONSET = """\
 # One pod on every node; a nodeSelector or tolerations in its template choose others.
+# In them: deepbench fleet --through kubernetes --python PATH
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
@@ -91,9 +95,7 @@ spec:
 {pod}"""
 
 
-def manifest(
-    kind: str, *, image: str, cpus: int, memory: str, gpus: int = 0, nodes: int | None = None
-) -> str:
+def manifest(kind: str, *, image: str, cpus: int, memory: str, gpus: int = 0, nodes: int | None = None) -> str:
     """The YAML of an Indexed Job on `nodes` nodes, or of a DaemonSet on all nodes, for Kubernetes 1.33 and later.
 
     `image` is a container image that contains `deepbench`. Each pod gets `cpus` CPUs, `memory` such as `64Gi`, and `gpus`

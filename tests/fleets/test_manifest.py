@@ -37,6 +37,7 @@ def test_its_pods_have_what_they_ask_for_and_no_rights(kind):
     assert {"app": "deepbench"} == document["metadata"]["labels"] == pods["metadata"]["labels"]
     spec = pods["spec"]
     assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] is True
     (container,) = spec["containers"]
     assert {"cpu": "32", "memory": "64Gi"} == container["resources"]["requests"] == container["resources"]["limits"]
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
@@ -86,3 +87,29 @@ def test_gpus_are_limited_too():
 def test_values_that_kubernetes_would_not_take_are_refused(kind, other, wanted):
     with pytest.raises(BadInput, match=wanted):
         manifest(kind, **{**POD, **other})
+
+
+def test_the_command_prints_it(deepbench):
+    words = ("--image", POD["image"], "--cpus", "32", "--memory", "64Gi", "--nodes", "16")
+    done = deepbench("fleet", "--manifest", "job", *words)
+
+    assert 0 == done.returncode, done.stderr
+    assert manifest("job", **POD, nodes=16) == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("--manifest", "job"), "--image IMAGE --cpus N --memory SIZE"),
+        (("--manifest", "job", "--hosts", "a,b"), "leave out --hosts=a,b"),
+        (("--manifest", "job", "--submit"), "leave out --submit"),
+        (("--manifest", "job", "gemm m=3"), "leave out gemm m=3"),
+        (("--image", "x", "--hosts", "a,b"), "--image belongs to --manifest"),
+        (("--nodes", "3", "--hosts", "a,b"), "--nodes belongs to --submit and --manifest"),
+    ],
+)
+def test_words_that_do_not_fit_are_refused(deepbench, words, wanted):
+    done = deepbench("fleet", *words)
+
+    assert 64 == done.returncode
+    assert wanted in done.stderr

@@ -16,9 +16,6 @@ from deepbench.api.text import BadInput, command, shorten
 from deepbench.cli.options import whole
 from deepbench.cli.streams import say
 
-# What a pod of a manifest has besides an image.
-CPUS, MEMORY = 1, "8Gi"
-
 # The names of arguments that the command in a batch script does not get, and of those that make a manifest.
 NOT_IN_SCRIPT = ("submit", "nodes", "hosts", "hostfile", "through", "output")
 OF_MANIFEST = ("manifest", "nodes", "image", "cpus", "memory", "gpus")
@@ -38,8 +35,8 @@ OPTIONS = (
     click.option("--manifest", metavar="KIND", help="Print the pods of a fleet for Kubernetes, as a job or daemonset."),
     click.option("--nodes", metavar="N", help="With --submit and --manifest job: on how many nodes."),
     click.option("--image", metavar="IMAGE", help="With --manifest: a container image that contains deepbench."),
-    click.option("--cpus", metavar="N", help=f"With --manifest: CPUs of each pod (default {CPUS})."),
-    click.option("--memory", metavar="SIZE", help=f"With --manifest: memory of each pod (default {MEMORY})."),
+    click.option("--cpus", metavar="N", help="With --manifest: CPUs of each pod."),
+    click.option("--memory", metavar="SIZE", help="With --manifest: memory of each pod, such as 64Gi."),
     click.option("--gpus", metavar="N", help="With --manifest: GPUs of NVIDIA of each pod (default none)."),
 )
 
@@ -100,13 +97,14 @@ def _print_manifest(
 ) -> None:
     from deepbench.fleets.api import manifest
 
-    if image is None:
-        raise BadInput("--manifest wants --image IMAGE: a container image that contains deepbench")
+    count = whole("--cpus", cpus, 100_000)
+    if image is None or count is None or memory is None:
+        raise BadInput("a manifest has the form: deepbench fleet --manifest KIND --image IMAGE --cpus N --memory SIZE")
     text = manifest(
         kind,
         image=image,
-        cpus=whole("--cpus", cpus, 100_000) or CPUS,
-        memory=memory or MEMORY,
+        cpus=count,
+        memory=memory,
         gpus=whole("--gpus", gpus, 1000) or 0,
         nodes=whole("--nodes", nodes, 100_000),
     )

@@ -80,8 +80,10 @@ def main(hosts: int, runs: int) -> int:
         peak = watch(child)
         took_s = time.monotonic() - start
         print(f"{hosts} hosts × {runs} runs: {took_s:.0f} s, {took_s / runs / hosts * 1e3:.1f} ms per host and run")
-        print(f"near end: {peak['memory'] / 2**20:.0f} MiB, {peak['descriptors']} descriptors, "
-              f"{peak['processes']} processes at once, {peak['cpu_s']:.0f} CPU seconds of its own")
+        print(
+            f"near end: {peak['memory'] / 2**20:.0f} MiB, {peak['descriptors']} descriptors, "
+            f"{peak['processes']} processes at once, {peak['cpu_s']:.0f} CPU seconds of its own"
+        )
         print(f"exit code {child.returncode}, {Path(folder, 'fleet.jsonl').stat().st_size / 2**20:.0f} MiB of results")
         start = time.monotonic()
         shown = subprocess.run(

@@ -15,12 +15,13 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from deepbench.fleets.file import read_fleet
 from deepbench.fleets.judge import judge
 from tests.hosts.slurm import SlurmLab, missing
+
+ROOT = Path(__file__).parent.parent
 
 LEAST_RUNS, RUNS = 5, 10
 

@@ -16,8 +16,9 @@ LABEL = "app: deepbench"
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 MEMORY = re.compile(r"[1-9][0-9]*(Ki|Mi|Gi|Ti)")
 
-# With equal requests and limits and whole CPUs, kubelet's static policy gives a pod CPUs of its own. No user of the image
-# is needed, so the pod is nobody. The root file system stays writable: a measurement keeps its temporary files there.
+# With equal requests and limits and whole CPUs, kubelet's static policy gives a pod CPUs of its own. No user of the
+# image is needed, so the pod is nobody. The root file system stays writable: a measurement keeps its temporary files
+# there.
 POD = """\
 metadata:
   labels:
@@ -98,8 +99,8 @@ spec:
 def manifest(kind: str, *, image: str, cpus: int, memory: str, gpus: int = 0, nodes: int | None = None) -> str:
     """The YAML of an Indexed Job on `nodes` nodes, or of a DaemonSet on all nodes, for Kubernetes 1.33 and later.
 
-    `image` is a container image that contains `deepbench`. Each pod gets `cpus` CPUs, `memory` such as `64Gi`, and `gpus`
-    GPUs of NVIDIA. `BadInput` for values that Kubernetes would not take.
+    `image` is a container image that contains `deepbench`. Each pod gets `cpus` CPUs, `memory` such as `64Gi`, and
+    `gpus` GPUs of NVIDIA. `BadInput` for values that Kubernetes would not take.
     """
     if kind not in ("job", "daemonset"):
         raise BadInput(f"--manifest wants job or daemonset, found {kind[:60]!r}")

@@ -66,7 +66,9 @@ def write_script(path: Path, text: str) -> None:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700), "w") as file:
             file.write(text)
     except FileExistsError:
-        raise BadInput(f"{path} exists and is not replaced; submit it with sbatch, or choose another file (-o)") from None
+        raise BadInput(
+            f"{path} exists and is not replaced; submit it with sbatch, or choose another file (-o)"
+        ) from None
     except OSError as error:
         raise BadInput(f"cannot write {path}: {error.strerror}; choose another file (-o)") from None
 

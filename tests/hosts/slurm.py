@@ -131,7 +131,7 @@ class SlurmLab(Lab):
             lines = self.run("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()
         except (OSError, subprocess.TimeoutExpired):
             return {}
-        return {name: state for name, state in map(str.split, lines)}
+        return dict(line.split() for line in lines)
 
     def jobs(self) -> list[str]:
         """The numbers of the jobs that have not ended."""

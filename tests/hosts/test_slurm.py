@@ -28,7 +28,8 @@ class Own(Honest):
 
     def open(self):
         large = "".join(v for n, v in sorted(os.environ.items()) if n.startswith("DEEPBENCH_TEST_LARGE"))
-        text = hashlib.sha256(large.encode()).hexdigest() if large else "x" * int(os.environ.get("DEEPBENCH_TEST_LINE", 0))
+        line = "x" * int(os.environ.get("DEEPBENCH_TEST_LINE", 0))
+        text = hashlib.sha256(large.encode()).hexdigest() if large else line
         return {{"name": self.name, "version": f"{{socket.gethostname()}} {{text}}", "path": None}}
 
     def execute(self, case, arrays):
@@ -154,6 +155,10 @@ def test_a_node_whose_link_is_cut(cluster, fleet):
     assert "failed" == found["h3"][0], text
     assert time.monotonic() - start < 75
     assert 1 == process.returncode
+    # What measured there has heard nothing, and has ended. Slurm's own process waits until it can tell that.
+    left = set(cluster.started().values())
+    assert [] == [line for line in left if not line.startswith("slurmstepd")]
+    cluster.cut("h3", back=True)
 
 
 def ends_by_kill(cluster, process, job):

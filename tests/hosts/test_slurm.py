@@ -245,7 +245,7 @@ def test_a_slowed_node_is_named_and_can_be_drained(cluster, fleet):
 
     assert 1 == process.returncode, text
     assert ["h2"] == re.findall(r"(h\d) is slow", text), text
-    process = fleet("fleet.jsonl", "--drain")
+    process = fleet("fleet.jsonl", "--drain")  # the file says that Slurm has these hosts
     lines = [line for line in finish(process).splitlines() if line.startswith("scontrol ")]
     assert 1 == len(lines), lines
     assert "idle" == cluster.states()["h2"]  # lines are printed, and not executed
@@ -267,7 +267,7 @@ def test_a_batch_job(cluster, fleet):
     until(lambda: not cluster.jobs(), 90, "the job ends", cluster.log)
     printed = (cluster.folder / "fleet.log").read_text()
     assert {name: ["ok"] for name in cluster.names} == statuses(cluster), printed
-    assert "h3" in finish(fleet("fleet.jsonl"))
+    assert re.search("^ *h3 .* 1 of 1", finish(fleet("fleet.jsonl")), re.MULTILINE)
     # A script of this name is not replaced.
     (cluster.folder / "fleet.jsonl").unlink()
     process = fleet(*words)

@@ -35,7 +35,7 @@ class Own(Honest):
     def execute(self, case, arrays):
         super().execute(case, arrays)
         slowed = socket.gethostname() == os.environ.get("DEEPBENCH_TEST_SLOWED")
-        time.sleep(float(os.environ.get("DEEPBENCH_TEST_SLEEP_S", 0)) * (10 / 9 if slowed else 1))
+        time.sleep(float(os.environ.get("DEEPBENCH_TEST_SLEEP_S", 0)) * (1.5 if slowed else 1))
 
 BACKEND = Own()
 """
@@ -76,7 +76,10 @@ def fleet(cluster):
 
     yield start
     for process in started:
-        process.kill()
+        if process.poll() is None:  # the test has failed; salloc would leave its command behind
+            for pid in [pid for pid, line in cluster.started().items() if " deepbench fleet " in line]:
+                os.kill(pid, signal.SIGKILL)
+            process.kill()
         process.communicate()
     until(lambda: not cluster.started(), GONE_S + 20, "nothing is left", lambda: str(cluster.started()))
 
@@ -85,7 +88,7 @@ WORDS = (CASE, "--quick", "--links", "none", "-o", "fleet.jsonl")
 SALLOC = ("salloc", "--quiet", "--exclusive", "--no-kill", "-N4")
 
 
-def finish(process, most_s=120):
+def finish(process, most_s=180):
     """The output of a command that has to end by itself."""
     text = process.communicate(timeout=most_s)[0]
     assert "Traceback" not in text, text
@@ -238,10 +241,10 @@ def test_a_drained_node_is_named(cluster, fleet):
 
 
 def test_a_slowed_node_is_named_and_can_be_drained(cluster, fleet):
-    words = ("--runs", "10", "--one-by-one")
-    slowed = {"DEEPBENCH_TEST_SLEEP_S": "0.02", "DEEPBENCH_TEST_SLOWED": "h2"}
-    process = fleet(*WORDS, *words, before=SALLOC, **slowed)
-    text = finish(process)
+    """It takes half as long again, to be found on a busy machine. benchmarks/fleet_slurm.py finds a node at 90 %."""
+    slowed = {"DEEPBENCH_TEST_SLEEP_S": "0.03", "DEEPBENCH_TEST_SLOWED": "h2"}
+    process = fleet(*WORDS, "--runs", "6", before=SALLOC, **slowed)
+    text = finish(process, 240)
 
     assert 1 == process.returncode, text
     assert ["h2"] == re.findall(r"(h\d) is slow", text), text

@@ -79,7 +79,8 @@ def _typed(leave_out: Collection[str]) -> list[str]:
     """The words and options of this command as they were typed, but those whose arguments have these names."""
     context, words = click.get_current_context(), list[str]()
     for parameter in context.command.params:
-        name, value = str(parameter.name), context.params.get(str(parameter.name))
+        name = str(parameter.name)
+        value: Any = context.params.get(name)
         if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in leave_out:
             continue
         if isinstance(parameter, click.Argument):

@@ -8,7 +8,7 @@ PYTEST = $(BIN)/python -m pytest -o cache_dir=.pytest_cache/$@
 tests = $(PYTEST) $(1) $(2) || $(PYTEST) $(1) --last-failed --last-failed-no-failures none
 
 .PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle \
-	test-runtimes test-browser test-browser-setup pictures gpu clean
+	test-runtimes test-browser test-browser-setup test-slurm test-slurm-setup pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -29,7 +29,8 @@ test: .venv/test
 	$(call tests,-m alone)
 
 # Everything. `.ci/run` leaves out what takes long: test-long, test-torch, applications and PaddlePaddle.
-test-all: check test test-long test-wheel test-hosts test-torch test-browser test-paddle test-runtimes test-applications
+test-all: check test test-long test-wheel test-hosts test-slurm test-torch test-browser test-paddle test-runtimes \
+	test-applications
 
 # Tests that take long: comparisons and budgets with real libraries, runs killed at many moments.
 test-long: .venv/test
@@ -43,6 +44,17 @@ test-wheel: .venv/test
 # Collectives and fleets over several hosts, simulated by network namespaces. Skipped without root and iproute2.
 test-hosts: .venv/test
 	$(call tests,-m hosts)
+
+# Fleets on a Slurm cluster of four simulated hosts, 100 s. Installs Debian's Slurm if it is missing and we are root. Skipped
+# without root, iproute2, or a kernel with control groups of version 1.
+test-slurm: test-slurm-setup
+	$(BIN)/python -m pytest -m slurm
+
+test-slurm-setup: .venv/test
+	@command -v slurmctld >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+	apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge \
+	iproute2 >/dev/null; } || echo "Debian's Slurm cannot be installed here"
 
 # Kernels of PyTorch, as they are and compiled, and traces of networks in PyTorch, JAX and ONNX. Its build for CPUs is
 # used where the package index has one; others are several gigabytes.

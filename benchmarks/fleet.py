@@ -27,7 +27,7 @@ def main(fleets: int) -> None:
             shown = [sys.executable, "-m", "deepbench", "show", "fleet.jsonl", "--json"]
             said = json.loads(lab.start(shown, PYTHONPATH=str(Path.cwd())).communicate()[0])
             rows = said["hosts"]
-            told = ", ".join(f"{r['× others']:.3f} p {r['p']:.1g} {r['verdict']}" for r in rows)
+            told = ", ".join(f"{r['time_over_others']:.3f} p {r['p']:.1g} {r['verdict']}" for r in rows)
             kind = "slowed" if shares else "equal"
             took = time.monotonic() - start
             print(f"{kind:7} {rows[0]['runs'].split()[0]:>2} runs {took:4.0f} s  {told}", flush=True)

@@ -12,15 +12,29 @@ from deepbench.api.measuring import temporary_path
 from deepbench.core.errors import BadInput
 from deepbench.fleets import hosts as sources
 from deepbench.fleets.asking import FANOUT, WAIT_S, Reach
+from deepbench.fleets.manifest import manifest
 from deepbench.fleets.results import FleetResults
 from deepbench.fleets.session import FleetSession
+from deepbench.fleets.submit import batch_script, submit, write_script
 from deepbench.measuring import carriers
 from deepbench.reporting.progress import shown
 
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress
 
-__all__ = ["FleetSession", "Reach", "find_hosts", "fleet", "make_reach", "option_words", "run_fleet"]
+__all__ = [
+    "FleetSession",
+    "Reach",
+    "batch_script",
+    "find_hosts",
+    "fleet",
+    "make_reach",
+    "manifest",
+    "option_words",
+    "run_fleet",
+    "submit",
+    "write_script",
+]
 
 
 def fleet(

@@ -1,24 +1,21 @@
-"""Which hosts and links of a fleet are slower than the others, and which failed."""
+"""Which hosts and links of a fleet are slower than the others, which failed, and what cannot be told yet."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deepbench.core import stats
 from deepbench.fleets.file import FleetFile, HostRun, Pair
-from deepbench.judge import outliers
+from deepbench.judge import outliers, reasons
 from deepbench.judge.outliers import Deviation
 from deepbench.results.record import Record
 from deepbench.results.summary import summarize
 
-# Facts of a machine that may explain why two hosts differ in speed.
-FACTS = (
-    *("cpu", "cpu_ids", "instructions", "cores_allowed", "cpu_quota", "memory_bytes", "caches", "numa_nodes"),
-    *("governor", "turbo_off", "huge_pages", "kernel", "system"),
-)
+FINE, STANDS_OUT, CANNOT_TELL = 0, 1, 2  # exit codes
+
+Times = Mapping[str, Mapping[str, Sequence[float]]]
+"""Seconds by case and host, one per run."""
 
 
 @dataclass(frozen=True)
@@ -42,23 +39,41 @@ class HostVerdict:
     @property
     def slow_kernels(self) -> dict[str, Deviation]:
         """The kernels in which it is slower than the others, the slowest first."""
-        slow = {name: s for name, s in self.kernels.items() if s.slower}
-        return dict(sorted(slow.items(), key=lambda item: -item[1].ratio))
+        return _slowest_first((case, s) for case, s in self.kernels.items() if s.slower)
+
+    @property
+    def undecided_kernels(self) -> dict[str, Deviation]:
+        """The kernels in which it looks slower, and more runs would decide, the slowest first."""
+        return _slowest_first((case, s) for case, s in self.kernels.items() if s.undecided)
+
+    @property
+    def _parts(self) -> list[Deviation]:
+        return [part for part in (self.overall, self.links, *self.kernels.values()) if part is not None]
 
     @property
     def is_slow(self) -> bool:
         """Whether it is slower than the others at anything."""
-        return any(part.slower for part in (self.overall, self.links, *self.kernels.values()) if part is not None)
+        return any(part.slower for part in self._parts)
 
     @property
     def is_undecided(self) -> bool:
-        """Whether more runs might show that it is slow."""
-        return not self.is_slow and self.overall is not None and self.overall.undecided
+        """Whether it looks slow at something, and more runs would decide."""
+        return not self.is_slow and any(part.undecided for part in self._parts)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether another host has a time of a kernel that this one has a time of."""
+        return self.overall is not None or bool(self.kernels)
 
     @property
     def is_fine(self) -> bool:
         """Whether it returned results, nothing failed, and nothing is slow."""
         return not (self.is_slow or self.failed_runs or self.failed_cases) and self.runs > 0
+
+    @property
+    def needs_runs(self) -> bool:
+        """Whether more runs might show that it is slow. One that fails has been found already."""
+        return self.is_fine and (self.is_undecided or (self.overall is not None and self.overall.open))
 
 
 @dataclass(frozen=True)
@@ -66,6 +81,8 @@ class Judgement:
     """What a fleet file shows."""
 
     hosts: list[HostVerdict]
+    times: Times
+    """Of the cases that were measured correctly."""
     pairs: dict[Pair, Deviation]
     """Single links, except those of hosts whose links are slow as a whole."""
     pair_times: dict[Pair, float]
@@ -79,21 +96,43 @@ class Judgement:
         return {pair: s for pair, s in self.pairs.items() if s.slower}
 
     @property
+    def undecided_pairs(self) -> dict[Pair, Deviation]:
+        """Links that look slower, and more runs would decide."""
+        return {pair: s for pair, s in self.pairs.items() if s.undecided}
+
+    @property
     def stands_out(self) -> bool:
         """Whether any host or link is slow, wrong or missing."""
         return bool(self.slow_pairs or self.failed_pairs) or not all(host.is_fine for host in self.hosts)
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether a host or a link may be slow: it looks so, it was not compared, or there were too few runs."""
+        unclear = any(v.is_undecided or not v.is_compared for v in self.hosts)
+        return unclear or bool(self.undecided_pairs) or self.detectable is None
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing stands out; 1: a host or a link is slow, wrong or missing; 2: undecided, as for `gate`."""
+        return STANDS_OUT if self.stands_out else CANNOT_TELL if self.is_undecided else FINE
+
+    @property
     def needs_runs(self) -> bool:
-        """Whether more runs might find another slow host."""
-        return any(v.overall is not None and v.overall.open and not v.is_slow for v in self.hosts)
+        """Whether more runs might find another slow host or link."""
+        return bool(self.undecided_pairs) or any(v.needs_runs for v in self.hosts)
 
     @property
     def detectable(self) -> float | None:
-        """A host could be slower by up to this share without being found; None where unknown."""
-        overall = [v.overall for v in self.hosts if v.overall is not None and not v.is_slow]
-        highs = [s.high for s in overall if s.high is not None]
-        return max(0.0, max(highs) - 1) if highs and len(highs) == len(overall) else None
+        """From which ratio on these runs would have found any host that is slow; None where they cannot find any."""
+        found = [v.overall.detectable for v in self.hosts if v.overall is not None]
+        known = [ratio for ratio in found if ratio is not None]
+        return max(known) if known and len(known) == len(found) else None
+
+    @property
+    def least_runs(self) -> int | None:
+        """How many runs it takes until a slow host can be found; None where none can be compared."""
+        compared = [v.overall for v in self.hosts if v.overall is not None]
+        return max((outliers.least_runs(s.things, s.tests) for s in compared), default=None)
 
 
 def judge(file: FleetFile) -> Judgement:
@@ -101,8 +140,12 @@ def judge(file: FleetFile) -> Judgement:
     by_case = times(file.runs)
     overall = outliers.deviations(outliers.combined_times(by_case), outliers.KERNEL_RATIO)
     # One correction over hosts and kernels together: more questions must not accuse more hosts.
-    kernels = {case: outliers.deviations(t, outliers.KERNEL_RATIO, False) for case, t in by_case.items()}
+    tests = sum(len(of_case) for of_case in by_case.values() if len(of_case) > 1)
+    kernels = {case: outliers.deviations(t, outliers.KERNEL_RATIO, tests) for case, t in by_case.items()}
     p_values = stats.holm({(case, h): s.p for case, of_case in kernels.items() for h, s in of_case.items()})
+    of_hosts: dict[str, dict[str, Deviation]] = {}
+    for (case, host), p in p_values.items():
+        of_hosts.setdefault(host, {})[case] = kernels[case][host].corrected(p)
     by_link, by_host = link_times(file.links), dict[str, list[float]]()
     for pair, values in by_link.items():
         for host in pair:
@@ -110,15 +153,21 @@ def judge(file: FleetFile) -> Judgement:
     links = outliers.deviations(by_host, outliers.LINK_RATIO)
     others = {pair: v for pair, v in by_link.items() if not any(links[h].slower for h in pair if h in links)}
     pairs = outliers.deviations(others, outliers.LINK_RATIO)
+    runs: dict[str, list[HostRun]] = {host: [] for host in file.hosts}
+    for run in file.runs:
+        runs[run.host].append(run)
     failures, verdicts = failed_cases(file.runs), []
-    for host in file.hosts:
-        of_host = {case: t[host].corrected(p_values[case, host]) for case, t in kernels.items() if host in t}
-        runs = [r for r in file.runs if r.host == host]
-        failed = [f"run {r.run}: {r.reason}" for r in runs if r.status != "ok"]
-        parts = overall.get(host), of_host, links.get(host), failed, failures.get(host, [])
-        verdicts.append(HostVerdict(host, len(runs) - len(failed), *parts))
+    for host, own in runs.items():
+        failed = [f"run {r.run}: {r.reason}" for r in own if r.status != "ok"]
+        parts = overall.get(host), of_hosts.get(host, {}), links.get(host), failed, failures.get(host, [])
+        verdicts.append(HostVerdict(host, len(own) - len(failed), *parts))
     failed_pairs = {pair: f"{r['status']}, {r['reason']}" for pair, r in file.links if r["status"] != "ok"}
-    return Judgement(verdicts, pairs, {p: stats.lower_quartile(v) for p, v in by_link.items()}, failed_pairs)
+    pair_times = {pair: stats.lower_quartile(values) for pair, values in by_link.items()}
+    return Judgement(verdicts, by_case, pairs, pair_times, failed_pairs)
+
+
+def _slowest_first(kernels: Iterable[tuple[str, Deviation]]) -> dict[str, Deviation]:
+    return dict(sorted(kernels, key=lambda item: -item[1].ratio))
 
 
 def times(runs: Sequence[HostRun]) -> dict[str, dict[str, list[float]]]:
@@ -157,20 +206,10 @@ def link_times(links: Sequence[tuple[Pair, Record]]) -> dict[Pair, list[float]]:
     return by_link
 
 
-def differences(runs: Sequence[HostRun]) -> dict[str, dict[str, list[str]]]:
-    """Facts in which hosts differ, of the machine or the version of a library: the hosts of each value."""
-    by_host: dict[str, dict[str, Any]] = {}
+def recorded(runs: Sequence[HostRun]) -> reasons.Hosts:
+    """What every host recorded of its machine, its libraries, variables and sensors."""
+    by_host: dict[str, reasons.HostFacts] = {}
     for run in runs:
-        header = run.lines[0] if run.lines else {}
-        if "machine" in header:
-            by_host[run.host] = {name: header["machine"].get(name) for name in FACTS}
-            for name, answer in header["libraries"].items():
-                by_host[run.host][name] = (answer.get("library") or {"version": "missing"}).get("version")
-    different: dict[str, dict[str, list[str]]] = {}
-    for name in dict.fromkeys(n for facts in by_host.values() for n in facts):
-        values: dict[str, list[str]] = {}
-        for host, facts in by_host.items():
-            values.setdefault(json.dumps(facts.get(name), sort_keys=True), []).append(host)
-        if len(values) > 1:
-            different[name] = values
-    return different
+        if run.lines and "machine" in run.lines[0]:
+            by_host.setdefault(run.host, reasons.HostFacts()).add(run.lines[0], run.records)
+    return reasons.Hosts(by_host)

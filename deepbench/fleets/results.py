@@ -79,6 +79,21 @@ class FleetResults(FileResults):
 
         return Report(show, forms)
 
+    def drain_lines(self, manager: str | None = None) -> list[str]:
+        """Lines for a shell that would drain the slow hosts, and comments; nothing is run.
+
+        `manager` is `slurm` or `kubernetes`; None: what the file says. `BadInput` where it says neither.
+        """
+        from deepbench.fleets.drain import drain_lines
+
+        return drain_lines(self.file, self.judgement, manager)
+
+    def write_prometheus(self, path: str | Path) -> None:
+        """Write the verdict on each host as a file for the textfile collector of Prometheus' node exporter."""
+        from deepbench.fleets.prometheus import write
+
+        write(Path(path), self.file, self.judgement)
+
     def refuse_view(self, option: str) -> None:
         """Say that a view is of one host."""
         from deepbench.core.shell import command

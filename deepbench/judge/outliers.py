@@ -5,13 +5,20 @@ slower if the lower quartile of its times is so high among all times that chance
 `ALPHA`, *and* if the difference is large enough to matter. The test is an exact precedence test (Nelson, Technometrics
 1963) with Holm's correction. It looks at low times because interference only adds time: a rank test over all times
 needs several times as many runs.
+
+With few runs of few things even the highest rank is likely enough to be chance: then nothing can be found slower.
+`least_runs` says how many runs the test needs, and `Deviation.detectable` what those that were made could find.
+
+All numbers about "the others" come from ranks among all, so that ten thousand things take seconds.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import median
 
 from deepbench.core import stats
@@ -33,15 +40,27 @@ class Deviation:
     """How far the times of one thing deviate from those of the others."""
 
     ratio: float
-    """Its time over the median of the others."""
+    """The lower quartile of its times over the median of those of the others."""
     p: float
     """Probability that chance makes its times as high; corrected if several things were tested."""
     matters: bool
     """Whether the ratio is large enough to matter, if it is not chance."""
+    low: float | None
+    """Lower end of the 95 % confidence interval of the ratio; None with a single time."""
     high: float | None
-    """Upper end of the 95 % confidence interval of the ratio; None with a single time."""
+    """Upper end."""
     limit: float
     """The ratio from which a difference matters."""
+    runs: int
+    """How often it was timed."""
+    slow_runs: int
+    """How many of these times are beyond the limit."""
+    things: int
+    """How many things were compared, this one among them."""
+    tests: int
+    """How many tests the p-value is corrected for."""
+    detectable: float | None
+    """It would have been found slower from this ratio on; None where its runs cannot show any slowdown."""
 
     @property
     def slower(self) -> bool:
@@ -56,71 +75,166 @@ class Deviation:
     @property
     def open(self) -> bool:
         """Whether it is neither slower nor known not to be, so that more runs may show a difference."""
-        return not self.slower and (self.high is None or self.high > self.limit)
+        return not self.slower and (self.detectable is None or self.high is None or self.high > self.limit)
+
+    @property
+    def more_runs(self) -> int:
+        """How many more runs it takes, at least, until it can be found slower."""
+        return least_runs(self.things, self.tests, self.runs + 1) - self.runs
 
     def corrected(self, p: float) -> Deviation:
         """The same with the p-value of a correction over more tests."""
         return replace(self, p=max(p, self.p))
 
 
-def deviations(times: Mapping[Key, Sequence[float]], limit: float, correct: bool = True) -> dict[Key, Deviation]:
+def deviations(times: Mapping[Key, Sequence[float]], limit: float, tests: int | None = None) -> dict[Key, Deviation]:
     """The deviation of each thing that has times, by name; empty for fewer than two of them.
 
-    Without `correct`, p-values are not corrected for the number of things: callers that test more must do it.
+    p-values are corrected for the number of things. A caller that tests more says how many `tests` there are, and
+    corrects the p-values, which then are those of single tests.
     """
-    timed = {name: list(values) for name, values in times.items() if values}
+    timed = {name: sorted(values) for name, values in times.items() if values}
     if len(timed) < 2:
         return {}
+    count = len(timed) if tests is None else tests
     typical = {name: stats.lower_quartile(values) for name, values in timed.items()}
-    rest = {name: median(v for n, v in typical.items() if n != name) for name in typical}
+    ordered, pool = sorted(typical.values()), sorted(v for values in timed.values() for v in values)
+    rest = {name: low_median_without(ordered, t) for name, t in typical.items()}
     ratios = {name: t / rest[name] for name, t in typical.items()}
-    highs = {name: stats.estimate_time(v, [1.0] * len(v)).high_s for name, v in timed.items()}
     spread = max(LEAST_SPREAD, 1.4826 * median(abs(r - 1) for r in ratios.values()))
-    p_values = {
-        name: precedence_p(values, [v for n, others in timed.items() if n != name for v in others])
-        for name, values in timed.items()
-    }
-    p_values = stats.holm(p_values) if correct else p_values
+    least = limit if len(timed) < LEAST_FOR_SPREAD else max(limit, 1 + MOST_Z * spread)
+    p_values = {name: precedence_p(values, pool) for name, values in timed.items()}
+    p_values = stats.holm(p_values) if tests is None else p_values
     result = {}
-    for name, ratio in ratios.items():
-        stands_out = len(timed) < LEAST_FOR_SPREAD or (ratio - 1) / spread > MOST_Z
-        high = highs[name]
-        high_ratio = None if high is None else high / rest[name]
-        result[name] = Deviation(ratio, p_values[name], ratio > limit and stands_out, high_ratio, limit)
+    for name, values in timed.items():
+        interval, ratio = stats.estimate_time(values, [1.0] * len(values)), ratios[name]
+        needed = _needed_ratio(values, pool, count)
+        result[name] = Deviation(
+            ratio=ratio,
+            p=p_values[name],
+            matters=ratio > least,
+            low=None if interval.low_s is None else interval.low_s / rest[name],
+            high=None if interval.high_s is None else interval.high_s / rest[name],
+            limit=limit,
+            runs=len(values),
+            slow_runs=sum(v > limit * rest[name] for v in values),
+            things=len(timed),
+            tests=count,
+            detectable=None if needed is None else max(least, ratio * needed),
+        )
     return result
 
 
-def precedence_p(times: Sequence[float], others: Sequence[float]) -> float:
-    """Probability that as many values, drawn at random from all of them, have a lower quartile as high as `times`.
+def low_median_without(ordered: Sequence[float], own: float) -> float:
+    """The median of two or more sorted numbers without one of them, `own`; of two in the middle the lower one.
 
-    The lower quartile is the k-th smallest value. The number of drawn values below it follows the hypergeometric
-    distribution, and must be at most k - 1.
+    Of three hosts, of which one is slow, the mean of the other two would make the healthy ones look fast.
     """
-    n, count = len(times), len(times) + len(others)
-    k = (n - 1) // 4 + 1
-    quartile = sorted(times)[k - 1]
-    below = sum(v < quartile for v in (*times, *others))
-    draws = sum(math.comb(below, i) * math.comb(count - below, n - i) for i in range(k))
-    return draws / math.comb(count, n)
+    place = (len(ordered) - 2) // 2
+    return ordered[place + (place >= bisect_left(ordered, own))]
+
+
+def precedence_p(times: Sequence[float], pool: Sequence[float]) -> float:
+    """Probability that as many values, drawn at random from the pool, have a lower quartile as high as `times`.
+
+    Both are sorted, and `times` is a part of the pool. The lower quartile is the k-th smallest value.
+    """
+    return rank_p(len(times), len(pool), bisect_left(pool, times[quartile_rank(len(times)) - 1]))
+
+
+def quartile_rank(n: int) -> int:
+    """The k for which the k-th smallest of n values is their lower quartile."""
+    return (n - 1) // 4 + 1
+
+
+@lru_cache(maxsize=2**14)
+def rank_p(n: int, count: int, below: int) -> float:
+    """Probability that at most k - 1 of n values that are drawn from `count` are among the `below` smallest.
+
+    The number of those that are follows the hypergeometric distribution. Integers keep this exact: each product of
+    binomial coefficients follows from the one before.
+    """
+    above = count - below
+    first = max(0, n - above)
+    lower, upper, draws = math.comb(below, first), math.comb(above, n - first), 0
+    for i in range(first, quartile_rank(n)):
+        draws += lower * upper
+        lower = lower * (below - i) // (i + 1)
+        upper = upper * (n - i) // (above - n + i + 1)
+    return draws / _combinations(count, n)
+
+
+@lru_cache(maxsize=2**10)
+def _combinations(count: int, n: int) -> int:
+    return math.comb(count, n)
+
+
+def least_runs(things: int, tests: int, start: int = 1) -> int:
+    """The least number of runs, from `start` on, with which one of two or more equal things can be found slower.
+
+    Each thing has one time per run, and p-values are corrected for so many tests. One more run may reach less than one
+    fewer: with five runs the lower quartile is the second smallest time, and with four the smallest.
+    """
+    runs = start
+    while _least_below(runs, things * runs, tests) is None:
+        runs += 1
+    return runs
+
+
+@lru_cache(maxsize=2**10)
+def _least_below(n: int, count: int, tests: int) -> int | None:
+    """How many of `count` values must be below the lower quartile of n of them, so that p is below `ALPHA`.
+
+    None if that cannot be: at most all values of the others are, and those of its own that are smaller.
+    """
+    low, high = 0, count - n + quartile_rank(n) - 1
+    if tests * rank_p(n, count, high) >= ALPHA:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if tests * rank_p(n, count, middle) < ALPHA else (middle + 1, high)
+    return high
+
+
+def _needed_ratio(times: Sequence[float], pool: Sequence[float], tests: int) -> float | None:
+    """The factor by which these times would have to be longer, so that p is below `ALPHA`; None if none is enough."""
+    n, rank = len(times), quartile_rank(len(times))
+    below = _least_below(n, len(pool), tests)
+    if below is None:
+        return None
+    place = below - rank  # among the values of the others, from 0: so many and one more must be below
+    if place < 0:
+        return 0.0
+    for value in times:  # from the place among the others to that among all
+        if value > pool[place]:
+            break
+        place += 1
+    return pool[place] / times[rank - 1]
 
 
 def combined_times(times: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
     """For times by kernel and thing: the geometric mean over kernels of each run, by thing.
 
     Each time is divided by the median of its kernel, so that long kernels do not dominate. Only kernels that
-    every thing has in every run are used.
+    every thing has in every run are used. A thing that has none of the kernels that most things have is left out: a
+    host with fewer cores runs other cases, and must not keep the rest from being compared.
     """
-    names = {name for of_kernel in times.values() for name in of_kernel}
-    runs = {name: max(len(k.get(name, ())) for k in times.values()) for name in names}
-    complete = [k for k in times.values() if all(len(k.get(name, ())) == runs[name] for name in names)]
+    everyone = {name for of_kernel in times.values() for name, values in of_kernel.items() if values}
+    usual = [k for k in times.values() if 2 * sum(map(bool, k.values())) > len(everyone)]
+    runs: dict[str, int] = {}
+    for of_kernel in usual:
+        for name, values in of_kernel.items():
+            if values:
+                runs[name] = max(runs.get(name, 0), len(values))
+    complete = [k for k in usual if all(len(k.get(name, ())) == most for name, most in runs.items())]
     medians = [median(v for values in k.values() for v in values) for k in complete]
     return {
         name: [
             math.exp(sum(math.log(k[name][i] / m) for k, m in zip(complete, medians, strict=True)) / len(complete))
             for i in range(runs[name])
         ]
-        for name in sorted(names)
-        if complete and runs[name]
+        for name in sorted(runs)
+        if complete
     }
 
 

@@ -2,20 +2,26 @@
 
 A value that one side did not record is no difference. A recorded difference may explain a ratio, but does not prove
 that it does. What differs for all cases, or for all cases of a library, is separated from what is particular to a case.
+
+The same is asked about one host among many: what sets it apart is what it has and no other host has (`Hosts`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
 from statistics import median
 from typing import Any
 
 from deepbench.core import units
+from deepbench.core.errors import shorten
+from deepbench.core.stats import OTHER_LOAD
 from deepbench.core.variables import is_tuning, thread_variables
 from deepbench.results.file import ResultFile
-from deepbench.results.record import Record
+from deepbench.results.record import Header, Record
 from deepbench.results.summary import Summary
 
 # Facts about a machine that may explain any ratio, and their names for people. Others have texts of their own.
@@ -32,6 +38,24 @@ CLOCK_MARGIN = 0.02
 
 # A name for "no value" where this is a fact and not a gap.
 NOT_SET, NOT_CONVERTED, NONE = "not set", "not converted", "none"
+
+# Facts about a machine that are told of hosts only: two files of one machine do not differ in them.
+OF_HOSTS = {"system": "system", "cores_allowed": "cores", "numa_nodes": "NUMA nodes"}
+
+# Readings of a run, their units, and by how much they must lie outside those of all other hosts: a number, or a share.
+# The first is of the host, the others are sensors of an accelerator.
+OTHER_CPUS = "other_cpus"
+READINGS = {
+    OTHER_CPUS: ("CPUs that other programs used", "", OTHER_LOAD, 0.0),
+    "clock_mhz": ("clock", " MHz", 0.0, CLOCK_MARGIN),
+    "memory_clock_mhz": ("memory clock", " MHz", 0.0, CLOCK_MARGIN),
+    "celsius": ("temperature", " °C", 5.0, 0.0),
+    "watts": ("power", " W", 0.0, 0.1),
+    "other_processes": ("other processes on the GPU", "", 0.5, 0.0),
+}
+
+# A file may name any number of cases and variables: so many facts of hosts are looked at, and no more.
+MOST_FACTS, MOST_VARIABLES = 2000, 200
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -232,7 +256,7 @@ def _of_environment(a: Sequence[Record], b: Sequence[Record]) -> Iterator[Reason
     """Variables that tune libraries. The number of threads is a fact of its own."""
     sides = [[e for r in rounds if isinstance(e := _dict(r["process"]).get("environment"), dict)] for rounds in (a, b)]
     for name in sorted({name for side in sides for environment in side for name in environment}):
-        if is_tuning(name) and name not in thread_variables():
+        if _is_choice(name):
             yield from _differs(name, *([_text(e.get(name)) or NOT_SET for e in side] for side in sides))
 
 
@@ -246,12 +270,18 @@ def _openmp(record: Record) -> str | None:
 
 def _of_machine(a: ResultFile, b: ResultFile) -> list[Reason]:
     machines: list[Mapping[str, Any]] = [f.header["machine"] for f in (a, b)]
-    facts = {title: [_text(m.get(name)) for m in machines] for name, title in MACHINE.items()}
-    facts["microcode"] = [_text(_dict(m.get("cpu_ids")).get("microcode")) for m in machines]
-    facts["memory"] = [units.data_bytes(size) if (size := m.get("memory_bytes")) else None for m in machines]
-    facts["DeepBench"] = [f.header["tool"].removeprefix("deepbench ") for f in (a, b)]
-    of_facts = [r for name, (first, second) in facts.items() for r in _differs(name, [first], [second])]
+    first, second = (_machine_facts(f.header) for f in (a, b))
+    of_facts = [r for name in first for r in _differs(name, [first[name]], [second[name]])]
     return [*of_facts, *_of_instructions(machines), *_of_cpus(machines)]
+
+
+def _machine_facts(header: Header) -> dict[str, str | None]:
+    machine: Mapping[str, Any] = header["machine"]
+    facts = {title: _text(machine.get(name)) for name, title in MACHINE.items()}
+    facts["microcode"] = _text(_dict(machine.get("cpu_ids")).get("microcode"))
+    facts["memory"] = units.data_bytes(size) if (size := machine.get("memory_bytes")) else None
+    facts["DeepBench"] = header["tool"].removeprefix("deepbench ")
+    return facts
 
 
 def _of_instructions(machines: Sequence[Mapping[str, Any]]) -> list[Reason]:
@@ -280,3 +310,169 @@ def _text(value: object) -> str | None:
 def _dict(value: object) -> Mapping[str, Any]:
     """The facts in a part of a record; empty where the part is missing, or something else in a file of others."""
     return value if isinstance(value, dict) else {}
+
+
+# ---- of one host among many
+
+
+@dataclass
+class HostFacts:
+    """What the runs of one host recorded."""
+
+    facts: dict[str, set[str]] = field(default_factory=dict)
+    """Its values of each fact: one, unless it changed between two runs."""
+    variables: dict[str, set[str]] = field(default_factory=dict)
+    """The variables that tune libraries."""
+    recorded_variables: bool = False
+    """Whether it recorded them at all, so that a missing one is a fact."""
+    readings: dict[str, list[float]] = field(default_factory=dict)
+    """All values of each reading."""
+
+    def add(self, header: Header, records: Iterable[Record]) -> None:
+        """Add what one run recorded."""
+        for name, value in (*_machine_facts(header).items(), *_host_facts(header)):
+            if value is not None and name != "host":
+                self.facts.setdefault(name, set()).add(value)
+        for record in records:
+            for name, value in _record_facts(record):
+                self.facts.setdefault(name, set()).add(value)
+            environment = _dict(record["process"]).get("environment")
+            if isinstance(environment, dict):
+                self.recorded_variables = True
+                for name, value in islice(environment.items(), MOST_VARIABLES):
+                    if _is_choice(name) and (words := _text(value)):
+                        self.variables.setdefault(name, set()).add(words)
+            for name, number in _readings(record):
+                self.readings.setdefault(name, []).append(number)
+
+
+def _host_facts(header: Header) -> Iterator[tuple[str, str | None]]:
+    machine: Mapping[str, Any] = header["machine"]
+    for name, title in OF_HOSTS.items():
+        yield title, _text(machine.get(name))
+    if "cpu_quota" in machine:
+        yield MACHINE["cpu_quota"], _text(machine.get("cpu_quota")) or NONE
+    ids = _dict(machine.get("cpu_ids"))
+    numbers = {name: _text(value) for name, value in ids.items() if name != "microcode"}
+    yield "CPU model", ", ".join(f"{name} {value}" for name, value in numbers.items() if value) or None
+    yield "instructions", _text(sorted(set(machine.get("instructions") or [])) or None)
+    caches = machine.get("caches") or []
+    yield "caches", ", ".join(f"L{cache['level']} {units.data_bytes(cache['bytes'])}" for cache in caches) or None
+    for backend, answer in header["libraries"].items():
+        library = answer.get("library")
+        yield f"{backend} version", "missing" if library is None else _text(library["version"])
+        for name, title in (("cpu_kernels", "CPU kernels"), ("threading", "threading"), ("device", "device")):
+            yield f"{backend} {title}", _text(_dict(library).get(name))
+        for name in ("name", "driver", "runtime"):
+            yield f"{backend} GPU {name}", _text(_dict(_dict(library).get("card")).get(name))
+
+
+def _record_facts(record: Record) -> Iterator[tuple[str, str]]:
+    for name in ("implementation", "algorithm"):
+        if (words := _text(record["notes"].get(name))) is not None:
+            yield f"{name} of {record['case']}", words
+    for name, found in (
+        ("OpenMP runtime", _openmp(record)),
+        ("measuring loop", _text(_dict(record["measurement"]).get("loop"))),
+        ("clock limited by", _clock_limits(record)),
+    ):
+        if found is not None:
+            yield name, found
+
+
+def _readings(record: Record) -> Iterator[tuple[str, float]]:
+    for name in READINGS:
+        values = [_dict(record["measurement"]).get(name)] if name == OTHER_CPUS else _sensor(record, name)
+        for value in values:
+            if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15:
+                yield name, float(value)
+
+
+class Hosts:
+    """What many hosts recorded, and what sets one apart from all others."""
+
+    def __init__(self, hosts: Mapping[str, HostFacts]) -> None:
+        self._hosts = hosts
+        self._values: dict[str, dict[str, list[str]]] = {}
+        for host, known in hosts.items():
+            for name, values in known.facts.items():
+                if name in self._values or len(self._values) < MOST_FACTS:
+                    self._values.setdefault(name, {}).setdefault(_one_of(values), []).append(host)
+        self._add_variables()
+        self._alone: dict[str, dict[str, str]] = {}
+        for name, by_value in self._values.items():
+            self._add_alone(name, by_value)
+        self._extremes = {name: self._extremes_of(name) for name in READINGS}
+
+    def _add_variables(self) -> None:
+        recorded = [host for host, known in self._hosts.items() if known.recorded_variables]
+        names = dict.fromkeys(name for host in recorded for name in self._hosts[host].variables)
+        for name in islice(names, MOST_VARIABLES):
+            by_value = self._values.setdefault(name, {})
+            for host in recorded:
+                values = self._hosts[host].variables.get(name)
+                by_value.setdefault(_one_of(values) if values else NOT_SET, []).append(host)
+
+    def _add_alone(self, name: str, by_value: Mapping[str, list[str]]) -> None:
+        """Note which hosts are the only ones with their value of a fact."""
+        others, hosts = len(by_value) - 1, sum(map(len, by_value.values())) - 1
+        # What differs from host to host anyway, such as a serial number, sets none of them apart.
+        if others < 1 or (others > 1 and 2 * others > hosts):
+            return
+        first, second = sorted(by_value, key=lambda value: -len(by_value[value]))[:2]
+        for own, holders in by_value.items():
+            if len(holders) == 1:
+                usual = second if own == first else first
+                if name == "instructions":
+                    words = _fewer_or_more(own, usual)
+                else:
+                    words = f"{shorten(own)} (elsewhere {shorten(usual)}{' and others' if others > 1 else ''})"
+                self._alone.setdefault(holders[0], {})[name] = words
+
+    def _extremes_of(self, name: str) -> list[tuple[float, float, str]]:
+        """The lowest and the highest value of some hosts: those two with the lowest, and those two with the highest."""
+        ranges = [(min(v), max(v), h) for h, known in self._hosts.items() if (v := known.readings.get(name))]
+        return [*sorted(ranges)[:2], *sorted(ranges, key=lambda r: r[1])[-2:]]
+
+    def differences(self) -> dict[str, dict[str, list[str]]]:
+        """Facts in which hosts differ: the hosts of each value."""
+        return {name: values for name, values in self._values.items() if len(values) > 1}
+
+    def apart(self, host: str) -> dict[str, str]:
+        """What this host has and no other, by the name of the fact: its value, and that of the others, in words.
+
+        Of readings the median must lie outside all values of all other hosts.
+        """
+        return {**self._alone.get(host, {}), **dict(self._readings_apart(host))}
+
+    def _readings_apart(self, host: str) -> Iterator[tuple[str, str]]:
+        readings = self._hosts[host].readings if host in self._hosts else {}
+        for name, (title, unit, margin, share) in READINGS.items():
+            others = [(low, high) for low, high, other in self._extremes[name] if other != host]
+            if not (own := readings.get(name)) or not others:
+                continue
+            low, high, typical = min(low for low, _ in others), max(high for _, high in others), median(own)
+            if typical > high + margin + share * abs(high) or typical < low - margin - share * abs(low):
+                between = _short(low) if low == high else f"{_short(low)} to {_short(high)}"
+                yield title, f"{_short(typical)}{unit} (elsewhere {between}{unit})"
+
+
+def _one_of(values: Iterable[str]) -> str:
+    return " or ".join(sorted(values))
+
+
+def _fewer_or_more(own: str, usual: str) -> str:
+    """The instruction sets that a host lacks, and those that only it has."""
+    a, b = set(own.split()), set(usual.split())
+    parts = [("without", sorted(b - a)), ("with", sorted(a - b))]
+    return " and ".join(f"{word} {shorten(' '.join(names))}" for word, names in parts if names)
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+
+
+@lru_cache(maxsize=2**12)
+def _is_choice(variable: str) -> bool:
+    """Whether a variable tunes a library; the number of threads is a fact of its own."""
+    return is_tuning(variable) and variable not in thread_variables()

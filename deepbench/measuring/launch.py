@@ -107,16 +107,22 @@ def on_host(
     standard input must give signs of life. `carrier` reaches the host, None: the one of the environment. `python` is
     the interpreter there. `BadInput` for what is no name of a host.
     """
-    carried = {k: v for k, v in environment.items() if k.startswith(CARRIED_PREFIXES) or is_tuning(k)}
-    for name in (REMOTE_SHELL, SECRET):
-        carried.pop(name, None)
-    start = [f"{name}={carried[name]}" for name in START_VARIABLES if name in carried]
+    variables = carried(environment)
+    start = [f"{name}={variables[name]}" for name in START_VARIABLES if name in variables]
     # Whole paths: a launcher may start its tasks without PATH.
     far_end = ["/usr/bin/env", *start, *module_command("deepbench.measuring.remote", python=python)]
-    request = {"environment": carried, "command": list(command), "returns_file": returns_file}
+    request = {"environment": variables, "command": list(command), "returns_file": returns_file}
     words = (carrier or carriers.of_environment(environment)).command(host, far_end)
     # `json` rather than `to_line`: it also carries values that are not UTF-8.
     return words, json.dumps(request).encode() + b"\n"
+
+
+def carried(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a command on another host gets."""
+    others = (REMOTE_SHELL, SECRET)
+    return {
+        k: v for k, v in environment.items() if (k.startswith(CARRIED_PREFIXES) or is_tuning(k)) and k not in others
+    }
 
 
 def with_variables(environment: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:

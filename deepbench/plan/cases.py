@@ -25,7 +25,15 @@ from deepbench.core.op import Op, all_ops, find_op
 from deepbench.core.precision import find_precision
 from deepbench.core.shell import command
 from deepbench.core.words import join
-from deepbench.plan.suites import FIT, Entry, left_out_of_words, parameters_of_words, read_words
+from deepbench.plan.suites import (
+    FIT,
+    Entry,
+    left_out_of_words,
+    parameters_of_words,
+    read_words,
+    split_name,
+    suite_files,
+)
 from deepbench.results.record import Source
 
 # The library that serves whatever an operation allows: NumPy in float64. It does not compete.
@@ -92,7 +100,7 @@ def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> 
     known: set[tuple[object, ...]] = set()
     for entry in _chosen(entries, choices, default_threads):
         if entry.pattern.backend is not None:
-            _require_device(entry.pattern.backend, choices.device)
+            _require_device(entry, entry.pattern.backend, choices, default_threads)
         for case in _cases(entry.pattern, choices, default_threads, entry.precision, entry.settings):
             slot = planned.setdefault(case.text, Planned(case, []))
             source = _stating_precision(entry, case)
@@ -167,15 +175,24 @@ def _check(choices: Choices) -> None:
                 raise BadInput(f"{name} must be one of {', '.join(known[name])}, found {shorten(value)!r}")
 
 
-def _require_device(library: str, device: str) -> None:
+def _require_device(entry: Entry, library: str, choices: Choices, default_threads: int) -> None:
     """`BadInput` where a device is asked for, and a line names a library that runs on another."""
-    named = find_backend(library)
-    other = named.device
-    if device != "cpu" and not named.reaches(device):
+    named, device = find_backend(library), choices.device
+    if device == "cpu" or named.reaches(device):
+        return
+    if entry.source is None:
         raise BadInput(
-            f"--device {device} asks for libraries of {device}, but a case names {library}, which runs on {other}; "
-            f"choose cases that name no library, or leave out --device"
+            f"--device {device} asks for libraries of {device}, but a case names {library}, which runs on "
+            f"{named.device}; choose cases that name no library, or leave out --device"
         )
+    suite = split_name(entry.source["suite"])[0]
+    others = [name for name in dict.fromkeys((f"{suite}-gpu", "gpu")) if name in suite_files() and name != suite]
+    can = [name for name in others if expand(read_words([name]), Choices(device=device), default_threads)]
+    instead = f"the suite {can[0]} can serve {device}" if can else "choose a suite that names no library"
+    raise BadInput(
+        f"the suite {shorten(suite)} cannot serve --device {device}: it names {library}, which runs on "
+        f"{named.device}; {instead}"
+    )
 
 
 def _cases(

@@ -101,7 +101,8 @@ def test_a_slow_host_is_named_with_the_evidence(lines):
     judged = judge(file)
 
     assert ["c"] == [v.host for v in judged.hosts if v.is_slow]
-    (sentence,) = report.sentences(file, judged)
+    sentence, apart = report.sentences(file, judged)
+    assert "what sets c apart: nothing that was recorded" == apart
     assert re.match(r"c is slow: (9\.9|10\.[01]) % slower than the median of the others \(p < 0\.0001\)", sentence)
     assert ["fine", "fine", "slow", "fine"] == [row["verdict"] for row in report.by_host(file, judged).rows]
 
@@ -118,7 +119,7 @@ def test_a_host_with_wrong_results_or_other_hardware_is_reported(lines):
     assert [False, True] == [bool(v.failed_cases) for v in judged.hosts]
     sentences = report.sentences(file, judged)
     assert "b fails where other hosts do not: gemm m=4" in sentences[0]
-    assert any("hosts differ in memory bytes: " in sentence for sentence in sentences)
+    assert any("hosts differ in memory: " in sentence for sentence in sentences)
 
 
 def test_missing_and_unexpected_hosts_are_reported(lines):
@@ -146,7 +147,7 @@ def test_a_slow_link_differs_from_a_host_whose_links_are_all_slow(lines):
         return report.sentences(file, judge(file))
 
     assert "the link between a and c is slow: 1.5" in sentences_with(lambda pair: pair == ("a", "c"))[0]
-    (sentence,) = sentences_with(lambda pair: "d" in pair)
+    sentence, _ = sentences_with(lambda pair: "d" in pair)
     assert "d is slow: 1.4" in sentence or "d is slow: 1.5" in sentence
     assert "in messages to and from it" in sentence
 
@@ -180,3 +181,38 @@ def test_a_line_that_is_no_fleet_result_is_refused_in_one_sentence(tmp_path, lin
     path.write_text(json.dumps({"schema": fleet.SCHEMA, "expected": ["a"]}) + "\n" + line + "\n")
     with pytest.raises(BadInput, match="line 2: not a line of a fleet file"):
         fleet.read_fleet(path)
+
+
+@pytest.fixture
+def slow_fleet(lines, tmp_path):
+    """A fleet file whose host c is slow."""
+    file = fleet_of(lines, {"a": 1.0, "b": 1.0, "c": 1.2})
+    file.header["through"] = "slurm"
+    text = [json.dumps(file.header), *(json.dumps(vars(r)) for r in file.runs)]
+    (tmp_path / "fleet.jsonl").write_text("".join(f"{line}\n" for line in text))
+
+
+def test_lines_that_drain_and_the_file_for_prometheus_come_from_a_fleet_file(deepbench, tmp_path, slow_fleet):
+    done = deepbench("fleet", "fleet.jsonl", "--prometheus", "deepbench.prom", "--drain")
+
+    assert 1 == done.returncode, done.stderr
+    reason = r"'reason=deepbench: gemm 1\.[12]. x the median, p < 0\.001'"
+    assert re.search(f"^scontrol update nodename=c state=drain {reason}$", done.stdout, re.MULTILINE), done.stdout
+    assert 'deepbench_fleet_slow{host="c"} 1' in (tmp_path / "deepbench.prom").read_text()
+    assert "kubectl taint nodes c " in deepbench("fleet", "fleet.jsonl", "--drain=kubernetes").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["fleet.jsonl", "--drain", "pbs"], "--drain has lines for slurm and kubernetes, found 'pbs'; choose one"),
+        (["fleet.jsonl", "--prometheus", "fleet.jsonl"], "--prometheus wants a name that ends in .prom"),
+        (["fleet.jsonl", "--prometheus", "none/x.prom"], "cannot write none/x.prom: No such file or directory"),
+    ],
+)
+def test_a_wrong_way_to_hand_over_is_refused_in_one_sentence(deepbench, slow_fleet, words, expected):
+    done = deepbench("fleet", *words)
+
+    assert 64 == done.returncode, done.stdout
+    assert expected in done.stderr
+    assert 1 == len(done.stderr.strip().splitlines()), done.stderr

@@ -21,9 +21,14 @@ NETWORK = "10.77.93"
 class Lab:
     """Hosts `h0`, `h1` … behind one switch. Needs root and `ip`, `tc`, `nsenter` and `unshare`."""
 
-    def __init__(self, count: int, rate: str | None = None, shares: dict[str, float] | None = None) -> None:
-        """`rate` limits each link, such as `1gbit`. `shares` limits the CPUs of hosts, such as `{"h1": 0.9}`."""
-        self.shares = shares or {}
+    def __init__(
+        self, count: int, rate: str | None = None, shares: dict[str, float] | None = None, keeps_sys: bool = False
+    ) -> None:
+        """`rate` limits each link, such as `1gbit`. `shares` limits the CPUs of hosts, such as `{"h1": 0.9}`.
+
+        With `keeps_sys`, hosts see /sys of this machine: its control groups, and also its network interfaces.
+        """
+        self.shares, self._keeps_sys = shares or {}, keeps_sys
         self.names = [f"h{i}" for i in range(count)]
         self._mark = f"db{os.getpid() % 10000}"
         self._pids: dict[str, int] = {}
@@ -53,7 +58,8 @@ class Lab:
             ready = self.folder / f"{name}.ready"
             private = f"hostname {name} && mount -t tmpfs t /dev/shm && mount --bind {names} /etc/hosts"
             script = f"{private} && touch {ready} && exec sleep 100000"
-            holder = subprocess.Popen(["ip", "netns", "exec", space, "unshare", "-u", "-i", "-m", "sh", "-c", script])
+            enter = ["nsenter", f"--net=/run/netns/{space}"] if self._keeps_sys else ["ip", "netns", "exec", space]
+            holder = subprocess.Popen([*enter, "unshare", "-u", "-i", "-m", "sh", "-c", script])
             self._pids[name] = holder.pid
             self._holders.append(holder)
             end = time.monotonic() + 10
@@ -114,14 +120,18 @@ class Lab:
             "HYDRA_LAUNCHER_EXEC": str(self.ssh),
             **environment,
         }
-        go = ["sh", "-c", f'cd {self.folder} && exec "$@"', "sh", *words]  # nsenter starts in the root folder
-        command = ["sh", "-c", f'{self._enter(on)} exec "$@"', "sh"]
-        command += ["nsenter", "-t", str(self._pids[on]), "-n", "-u", "-i", "-m", *go]
+        command = self.command(words, on)
         return subprocess.Popen(command, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def cut(self, name: str) -> None:
-        """Cut the link of a host."""
-        _sh(f"ip -n {self._mark}sw link set v{self.names.index(name)} down")
+    def command(self, words: list[str], on: str = "h0") -> list[str]:
+        """A command that runs another command on a host, in the lab's folder. Both have the same process number."""
+        go = ["sh", "-c", f'cd {self.folder} && exec "$@"', "sh", *words]  # nsenter starts in the root folder
+        enter = ["sh", "-c", f'{self._enter(on)} exec "$@"', "sh"]
+        return [*enter, "nsenter", "-t", str(self._pids[on]), "-n", "-u", "-i", "-m", *go]
+
+    def cut(self, name: str, back: bool = False) -> None:
+        """Cut the link of a host, or bring it back."""
+        _sh(f"ip -n {self._mark}sw link set v{self.names.index(name)} {'up' if back else 'down'}")
 
     def ranks(self, name: str) -> list[int]:
         """Process numbers of ranks on a host."""

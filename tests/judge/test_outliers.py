@@ -1,8 +1,13 @@
 """Which of several equal things is slower."""
 
+import math
 import random
+import statistics
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deepbench.judge import outliers
 
@@ -41,9 +46,94 @@ def test_few_slow_times_are_undecided():
 
 def test_the_p_value_is_exact():
     """Of 4 values two are ours; that the lower of ours is the third smallest or higher happens in 1 of 6 draws."""
-    assert pytest.approx(1 / 6) == outliers.precedence_p([3.0, 4.0], [1.0, 2.0])
-    assert 1.0 == outliers.precedence_p([1.0, 4.0], [2.0, 3.0])
-    assert 1.0 == outliers.precedence_p([1.0, 1.0], [1.0, 1.0])  # ties accuse nobody
+    assert pytest.approx(1 / 6) == outliers.precedence_p([3.0, 4.0], [1.0, 2.0, 3.0, 4.0])
+    assert 1.0 == outliers.precedence_p([1.0, 4.0], [1.0, 2.0, 3.0, 4.0])
+    assert 1.0 == outliers.precedence_p([1.0, 1.0], [1.0] * 4)  # ties accuse nobody
+
+
+@given(st.data())
+def test_the_probability_of_a_rank_is_that_of_its_definition(data):
+    n = data.draw(st.integers(1, 40))
+    count = data.draw(st.integers(n, 2000))
+    k = outliers.quartile_rank(n)
+    below = data.draw(st.integers(0, count - (n - k + 1)))  # n - k + 1 of ours are not below their own quartile
+    draws = sum(math.comb(below, i) * math.comb(count - below, n - i) for i in range(k))
+
+    assert draws / math.comb(count, n) == outliers.rank_p(n, count, below)
+
+
+@given(st.lists(st.floats(1e-12, 1e9), min_size=2, max_size=30), st.data())
+def test_the_median_of_the_others_is_found_by_rank(values, data):
+    own = data.draw(st.sampled_from(values))
+    others = sorted(values)
+    others.remove(own)
+
+    assert statistics.median_low(others) == outliers.low_median_without(sorted(values), own)
+
+
+def test_of_three_hosts_a_slow_one_does_not_make_the_others_look_fast():
+    result = outliers.deviations({"a": [1.0] * 7, "b": [1.0] * 7, "c": [2.5] * 7}, 1.05)
+
+    assert {"a": 1.0, "b": 1.0, "c": 2.5} == {name: s.ratio for name, s in result.items()}
+
+
+def best(things, runs, factor=2.0):
+    """Times of equal things without any noise, but of the last, which is slower in every run."""
+    times = {i: [1.0 + (i * runs + run) * 1e-6 for run in range(runs)] for i in range(things)}
+    return {**times, things - 1: [factor * t for t in times[things - 1]]}
+
+
+@pytest.mark.parametrize(("things", "runs"), [(2, 10), (3, 7), (4, 6), (6, 4), (16, 3)])
+def test_so_many_runs_can_find_a_slow_thing_and_one_fewer_cannot(things, runs):
+    """By hand for 3 things and 7 runs: 15 / C(21, 7) times 3 is 0.0004, and for 6 runs 13 / C(18, 6) is 0.0007."""
+    assert runs == outliers.least_runs(things, things)
+    found, missed = (outliers.deviations(best(things, n), 1.05)[things - 1] for n in (runs, runs - 1))
+
+    assert (True, False) == (found.slower, found.undecided)
+    assert (False, True) == (missed.slower, missed.undecided)
+    assert 1 == missed.more_runs
+    assert missed.detectable is None
+    assert found.detectable is not None
+
+
+def test_one_more_run_may_reach_less_and_then_more_than_one_is_needed():
+    """Of six things: 1 / C(24, 4) times 6 is 0.0006, but 26 / C(30, 5) times 6 is 0.0011."""
+    assert [4, 6] == [outliers.least_runs(6, 6, start) for start in (1, 5)]
+    assert 2 == outliers.deviations({**best(6, 4), 0: [1.0] * 4, 5: [1.2, 1.0, 1.2, 1.2]}, 1.05)[5].more_runs
+
+
+def test_more_tests_need_more_runs():
+    assert [6, 7] == [outliers.least_runs(4, tests) for tests in (4, 16)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("hosts", "runs"), [(3, 9), (4, 15)])
+def test_a_slowdown_from_the_detectable_one_on_is_found_and_a_smaller_one_is_not(seed, hosts, runs):
+    rng = random.Random(seed)
+    times = {i: noisy(rng, 1.0, runs) for i in range(hosts)}
+    before = outliers.deviations(times, 1.05)[0]
+    assert before.detectable is not None
+
+    def scaled(share):
+        """The deviation of a host whose ratio is this share of what can be detected."""
+        factor = share * before.detectable / before.ratio
+        return outliers.deviations({**times, 0: [factor * t for t in times[0]]}, 1.05)[0]
+
+    assert scaled(1.001).slower
+    assert not scaled(0.999).slower
+
+
+@pytest.mark.alone
+def test_ten_thousand_hosts_take_seconds():
+    """It was about a square: ten minutes of so many."""
+    rng = random.Random(1)
+    times = {i: noisy(rng, 1.0, 6) for i in range(10_000)}
+    times[17] = [1.5 * t for t in times[17]]
+    start = time.process_time()
+    found = outliers.deviations(times, 1.05)
+
+    assert [17] == [i for i, s in found.items() if s.slower]
+    assert time.process_time() - start < 4
 
 
 def test_in_a_fleet_of_different_hosts_an_outlier_must_exceed_their_spread():
@@ -66,6 +156,14 @@ def test_kernels_have_equal_weight_and_incomplete_ones_are_left_out():
     result = outliers.combined_times(times)
 
     assert [pytest.approx(1.1)] * 2 == [b / a for a, b in zip(result["a"], result["b"], strict=True)]
+
+
+def test_a_thing_with_other_kernels_does_not_keep_the_rest_from_being_compared():
+    two_threads = {"a": [1.0, 1.0], "b": [1.1, 1.1], "c": [1.0, 1.0]}
+    times = {"threads=2": two_threads, "threads=1": {"d": [2.0, 2.0]}}
+
+    assert {"a", "b", "c"} == set(outliers.combined_times(times))
+    assert {} == outliers.combined_times({"threads=2": {"a": [1.0]}, "threads=1": {"d": [2.0]}})
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from deepbench.judge import reasons
 from deepbench.judge.compare import compare_files
 from deepbench.reporting import compare as report
 from deepbench.results.file import ResultFile
@@ -165,3 +166,145 @@ def test_another_version_of_deepbench_is_a_reason():
     comparison = compare_files(side({}), side({}, factor=1.5, tool="deepbench 2"))
 
     assert ["DeepBench: 1 → 2"] == comparison.differences
+
+
+# ---- of one host among many
+
+
+def host(machine=(), libraries=(), environment=(), readings=(), notes=(), runs=3):
+    """What the runs of one host recorded."""
+    known = reasons.HostFacts()
+    for number in range(1, runs + 1):
+        record = samples.measured(round_number=number)
+        record["process"] |= {"environment": dict(environment), "openmp_runtimes": ["libgomp.so.1"]}
+        record["notes"] |= dict(notes)
+        for name, value in dict(readings).items():
+            if name == "other_cpus":
+                record["measurement"][name] = value
+            else:
+                device = record["measurement"].setdefault("device", {"during": {}, "before": None, "after": None})
+                device["during"][name] = value
+        header = samples.header()
+        header["machine"] |= {"host": f"name {id(known)}", "cpu_quota": None, **dict(machine)}
+        header["libraries"] = {"openblas": {"library": {"name": "x", "version": "1", "path": None, **dict(libraries)}}}
+        known.add(header, [record])
+    return known
+
+
+def apart(slow, *others):
+    return reasons.Hosts({"slow": slow, **{f"h{i}": other for i, other in enumerate(others)}}).apart("slow")
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "words"),
+    [
+        ({"environment": {"OPENBLAS_CORETYPE": "Prescott"}}, "OPENBLAS_CORETYPE", "Prescott (elsewhere not set)"),
+        ({"libraries": {"version": "0.9"}}, "openblas version", "0.9 (elsewhere 1)"),
+        ({"libraries": {"cpu_kernels": "Prescott"}}, "openblas CPU kernels", "Prescott (elsewhere SkylakeX)"),
+        ({"machine": {"cpu_ids": {"microcode": "0x1"}}}, "microcode", "0x1 (elsewhere 0x2)"),
+        ({"machine": {"governor": "powersave"}}, "governor", "powersave (elsewhere performance)"),
+        ({"machine": {"cpu_quota": 1.5}}, "CPU quota", "1.5 (elsewhere none)"),
+        ({"machine": {"memory_bytes": 2**34}}, "memory", "16.0 GiB (elsewhere 32.0 GiB)"),
+        ({"machine": {"instructions": ["avx", "fma"]}}, "instructions", "without avx512f"),
+        ({"machine": {"caches": [{"level": 3, "bytes": 2**24}]}}, "caches", "L3 16.0 MiB (elsewhere L3 32.0 MiB)"),
+        (
+            {"notes": {"implementation": "ref"}},
+            f"implementation of {samples.measured()['case']}",
+            "ref (elsewhere jit)",
+        ),
+        ({"readings": {"other_cpus": 0.8}}, "CPUs that other programs used", "0.8 (elsewhere 0)"),
+        ({"readings": {"celsius": 88}}, "temperature", "88 °C (elsewhere 50 °C)"),
+        ({"readings": {"clock_mhz": 2100}}, "clock", "2100 MHz (elsewhere 3000 MHz)"),
+        ({"readings": {"limited_by": ["power"]}}, "clock limited by", "power (elsewhere none)"),
+    ],
+)
+def test_what_only_the_slow_host_has_sets_it_apart(facts, name, words):
+    usual = {
+        "libraries": {"cpu_kernels": "SkylakeX"},
+        "machine": {
+            "cpu_ids": {"microcode": "0x2"},
+            "governor": "performance",
+            "memory_bytes": 2**35,
+            "instructions": ["avx", "avx512f", "fma"],
+            "caches": [{"level": 3, "bytes": 2**25}],
+        },
+        "readings": {"other_cpus": 0.0, "celsius": 50, "clock_mhz": 3000, "limited_by": []},
+        "notes": {"implementation": "jit"},
+    }
+    own = {group: {**usual.get(group, {}), **dict(facts.get(group, {}))} for group in {*usual, *facts}}
+
+    assert {name: words} == apart(host(**own), *(host(**usual) for _ in range(3)))
+    assert {} == apart(host(**own), host(**own), host(**usual), host(**usual))
+    assert {} == apart(host(**usual), host(**usual), host(**own), host(**usual))
+
+
+@pytest.mark.parametrize(
+    ("name", "usual", "other"), [("other_cpus", 0, 0.8), ("celsius", 50, 88), ("clock_mhz", 3e3, 2100)]
+)
+def test_a_reading_that_another_host_has_too_sets_nothing_apart(name, usual, other):
+    here, there = {name: other}, {name: usual}
+    facts = reasons.Hosts({str(i): host(readings=r) for i, r in enumerate((here, here, there, there))})
+
+    assert [{}] * 4 == [facts.apart(str(i)) for i in range(4)]
+
+
+def test_a_reading_counts_only_outside_of_all_values_of_all_others():
+    """One of the others was as hot in one run."""
+    hot, cool, once = (host(readings={"celsius": c}) for c in (88, 50, 50))
+    once.readings["celsius"][1] = 88.0
+
+    assert ["temperature"] == list(apart(hot, cool, cool))
+    assert {} == apart(hot, cool, once)
+    assert {} == apart(host(readings={"celsius": 54}), cool, cool)  # that is noise
+    assert {} == apart(host(readings={"celsius": 88}))  # no other host has readings
+    assert {} == apart(hot, host(), host())
+
+
+def test_what_differs_from_host_to_host_anyway_sets_none_apart():
+    hosts = [host(machine={"memory_bytes": (i + 32) * 2**30}) for i in range(5)]
+
+    assert {} == apart(*hosts)
+    assert 5 == len(reasons.Hosts(dict(zip("abcde", hosts, strict=True))).differences()["memory"])
+    assert {} == apart(*hosts[:3])
+    assert {"memory": "32.0 GiB (elsewhere 33.0 GiB)"} == apart(*hosts[:2])
+
+
+def test_of_two_kinds_of_others_the_more_frequent_one_is_named():
+    kernels = [host(machine={"kernel": name}) for name in ("6.1", "6.8", "6.8", "6.5", "6.5", "6.8")]
+
+    assert {"kernel": "6.1 (elsewhere 6.8 and others)"} == apart(*kernels)
+
+
+def test_a_variable_that_only_the_slow_host_lacks_sets_it_apart():
+    set_there = host(environment={"OMP_WAIT_POLICY": "active"})
+
+    assert {"OMP_WAIT_POLICY": "not set (elsewhere active)"} == apart(host(), set_there, set_there)
+    assert {} == apart(host(environment={"OMP_NUM_THREADS": "1"}), host(), host())  # the threads of a case say it
+
+
+def test_a_host_without_a_library_is_apart():
+    known = reasons.HostFacts()
+    header = samples.header()
+    header["libraries"] = {"openblas": {"unavailable": {"reason": "not found", "remedy": "install it"}}}
+    header["machine"] |= {"cpu_quota": None}
+    known.add(header, [])
+
+    assert {"openblas version": "missing (elsewhere 1)"} == apart(known, host(), host())
+
+
+@pytest.mark.parametrize("value", [[[]], {"a": 1}, -1.5, 1e300, [], True, "", "\x1b[2J", "x" * 10**5, 10**400, [1e308]])
+def test_facts_of_hosts_of_any_type_do_no_harm(value):
+    machine = dict.fromkeys(["governor", "kernel", "cpu_ids", "cpu_quota", "system", "numa_nodes"], value)
+    readings = dict.fromkeys(["other_cpus", "celsius", "clock_mhz", "limited_by"], value)
+    strange = host(
+        machine, {"cpu_kernels": value, "card": value}, {"OMP_SCHEDULE": value}, readings, {"algorithm": value}
+    )
+    found = apart(strange, host(), host(environment={"OMP_SCHEDULE": "static"}))
+
+    assert all(len(words) < 500 for words in found.values())
+
+
+def test_of_endless_variables_a_part_is_looked_at():
+    many = host(environment={f"OMP_{i}": "1" for i in range(3 * reasons.MOST_VARIABLES)}, runs=1)
+
+    assert reasons.MOST_VARIABLES == len(apart(many, host(), host()))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from deepbench.api.filters import plan_cases
 from deepbench.core.backend import all_backends
 from deepbench.core.errors import BadInput
-from deepbench.plan import suites
+from deepbench.plan import cases, suites
 from deepbench.plan.cases import Choices, expand, why_none
 from deepbench.plan.modes import Rounds
 from deepbench.plan.rounds import next_round, queue
@@ -618,9 +618,33 @@ def test_an_application_of_another_suite_keeps_its_place_there(tmp_path):
     assert str(tmp_path / "mine.txt") == own.source["suite"]
 
 
-def test_a_device_that_the_named_libraries_do_not_run_on_is_refused():
+def test_a_device_that_the_library_of_a_case_does_not_run_on_is_refused():
     with pytest.raises(BadInput, match=r"--device cuda .* a case names openblas, which runs on cpu"):
+        planned(["gemm m=2 n=3 k=4 f32 openblas"], device="cuda")
+
+
+@pytest.mark.parametrize(("suite", "instead"), [("fleet", "fleet-gpu"), ("selftest", "gpu")])
+@pytest.mark.parametrize("device", ["cuda", "hip"])
+def test_a_suite_that_cannot_serve_a_device_names_one_that_can(suite, instead, device):
+    sentence = f"the suite {suite} cannot serve --device {device}: it names openblas, which runs on cpu; the suite "
+    with pytest.raises(BadInput, match=f"^{sentence}{instead} can serve {device}$"):
+        planned([suite], device=device)
+
+    on = planned([instead], device=device)
+    assert {device} == {p.case.device for p in on}
+
+
+def test_where_no_suite_can_serve_a_device_none_is_named(monkeypatch):
+    monkeypatch.setattr(cases, "suite_files", lambda: {"fleet": []})
+    with pytest.raises(BadInput, match="which runs on cpu; choose a suite that names no library"):
         planned(["fleet"], device="cuda")
+
+
+def test_the_suite_of_fleets_of_gpus_has_the_kinds_of_that_of_cpus():
+    kinds = [[entry.pattern.op for entry in read_suite(name)] for name in ("fleet", "fleet-gpu")]
+
+    assert {"gemm", "conv", "memory"} == set(kinds[1])
+    assert len(kinds[0]) == len(kinds[1])
 
 
 @pytest.mark.parametrize(

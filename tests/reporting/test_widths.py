@@ -174,7 +174,7 @@ def fleet_tables():
     for a, b in itertools.combinations(header["expected"], 2):
         file.links.append(((a, b), FILE.records[0]))
     judged = judge(file)
-    tables = fleets.by_host(file, judged), fleets.by_kernel(file), fleets.by_link(judged)
+    tables = fleets.by_host(file, judged), fleets.by_kernel(judged), fleets.by_link(judged)
     return dict(zip(("hosts", "kernels of hosts", "links of hosts"), tables, strict=True))
 
 
@@ -223,8 +223,8 @@ ALWAYS = {
     "ranks": ("elements", "ranks", "type", "fastest", "time", "bus GB/s"),
     "predictions": ("library", "type", "bytes", "16 ranks", "8192 ranks"),
     "self-test": ("case", "time", "detects"),
-    "hosts": ("host", "runs", "vs others", "verdict"),
-    "kernels of hosts": ("kernel", "time", "slowest"),
+    "hosts": ("host", "runs", "all kernels", "verdict"),
+    "kernels of hosts": ("kernel", "median time", "slowest host"),
     "links of hosts": ("link", "time", "verdict"),
     "limits: compute": ("type", "1 thread", "2 threads"),
     "limits: memory": ("working set", "1 thread", "level"),

@@ -13,12 +13,14 @@ import click
 from deepbench.api.text import BadInput, command
 from deepbench.cli.console import make_console, progress_bar
 from deepbench.cli.interrupts import EXIT_INTERRUPTED
-from deepbench.cli.options import case_options, choices_of, seconds, whole
-from deepbench.cli.root import EXIT_BAD_INPUT, EXIT_WRONG, HELP, cli
-from deepbench.cli.streams import go_on_without_output
+from deepbench.cli.options import case_options, choices_of, require_suffix, seconds, whole
+from deepbench.cli.root import EXIT_BAD_INPUT, HELP, cli
+from deepbench.cli.streams import go_on_without_output, say, warn
+from deepbench.fleets.cli.jobs import Job, job_options, submit_job
 
 if TYPE_CHECKING:
     from deepbench.fleets.api import FleetSession
+    from deepbench.fleets.results import FleetResults
 
 
 def _group(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -59,14 +61,30 @@ run_options = _group(
     click.option("-o", "--output", metavar="FILE", help="The fleet file (default: deepbench-fleet-<time>.jsonl)."),
 )
 
+verdict_options = _group(
+    click.option(
+        "--drain",
+        is_flag=False,
+        flag_value="",
+        metavar="[slurm|kubernetes]",
+        help="Also print lines that would drain the slow hosts (default: of what reached them). Nothing is run.",
+    ),
+    click.option(
+        "--prometheus", metavar="FILE", help="Also write the verdict on each host for the node exporter (.prom)."
+    ),
+)
+
 
 @cli.command(context_settings=HELP, short_help="Measure many hosts; name the slow, wrong and missing ones.")
 @click.argument("words", nargs=-1, metavar="[SUITE|CASE]...")
 @case_options
 @host_options
 @run_options
+@verdict_options
+@job_options
 def fleet(
     words: tuple[str, ...],
+    job: Job | None,
     hosts: str | None,
     hostfile: str | None,
     through: str | None,
@@ -79,24 +97,35 @@ def fleet(
     links: str | None,
     timeout: str | None,
     output: str | None,
+    drain: str | None,
+    prometheus: str | None,
     **filters: Any,
 ) -> int:
     """Measure the same cases on many hosts and name those that are slow, wrong or missing.
 
     Hosts are named, or are those of the allocation of Slurm or LSF in which the command runs. The default suite is
-    `fleet`. The exit code is 1 if a host or a link stands out.
+    `fleet`. Exit code 0: nothing stands out; 1: a host or a link stands out; 2: undecided. A fleet file is shown, and
+    nothing is measured.
 
     \b
     Examples:
       deepbench fleet --hosts 'node[001-016]'
       salloc -N 16 --exclusive deepbench fleet deepbench/server -o fleet.jsonl
       deepbench fleet --through kubernetes --python /usr/bin/python3
+      deepbench fleet --submit --nodes 16 -o fleet.jsonl
       deepbench show fleet.jsonl --host node07
+      deepbench fleet fleet.jsonl --drain slurm
     """
     from deepbench.api.filters import plan_cases
     from deepbench.api.measuring import default_path
     from deepbench.fleets import api
 
+    if prometheus is not None:
+        require_suffix("--prometheus", prometheus, (".prom",))
+    if (results := _read(words)) is not None:
+        if drain is None and prometheus is None:
+            results.report().print(make_console())
+        return _hand_over(results, drain, prometheus)
     words = words or ("fleet",)
     _require_one_process()
     if hosts is not None and hostfile is not None:
@@ -105,6 +134,9 @@ def fleet(
     exactly, timeout_s = whole("--runs", runs, 1000), seconds("--timeout", timeout)
     reach = api.make_reach(through, python, whole("--fanout", fanout, 100_000), seconds("--wait", wait))
     path = Path(output) if output else default_path(Path(), f"fleet-{datetime.now():%Y%m%d-%H%M%S}")
+    if job is not None:
+        named = None if hosts is None and hostfile is None else list(api.find_hosts(hosts, hostfile, reach))
+        return submit_job(job, path, through, named)
     session = api.FleetSession(
         path,
         api.find_hosts(hosts, hostfile, reach),
@@ -117,7 +149,7 @@ def fleet(
     )
     with closing(session):
         go_on_without_output(f"all results still go to {path}")
-        return _measure(session, exactly)
+        return _measure(session, exactly, drain, prometheus)
 
 
 def _require_one_process() -> None:
@@ -135,7 +167,26 @@ def _require_one_process() -> None:
     raise BadInput(f"{found}; start it once, and name the hosts: deepbench fleet --hostfile FILE")
 
 
-def _measure(session: FleetSession, exactly: int | None) -> int:
+def _read(words: tuple[str, ...]) -> FleetResults | None:
+    """The fleet file that the only word names; None for all other words."""
+    from deepbench.api.results import kind_of, load
+    from deepbench.fleets.results import FleetResults
+
+    is_file = len(words) == 1 and Path(words[0]).is_file() and kind_of(words[0]).results_class() is FleetResults
+    found: FleetResults | None = load(words[0]) if is_file else None
+    return found
+
+
+def _hand_over(results: FleetResults, drain: str | None, prometheus: str | None) -> int:
+    """Print and write what other programs take; the exit code of the verdict."""
+    if prometheus is not None:
+        results.write_prometheus(prometheus)
+    if drain is not None:
+        say("\n".join(results.drain_lines(drain or None)))
+    return results.judgement.exit_code
+
+
+def _measure(session: FleetSession, exactly: int | None, drain: str | None, prometheus: str | None) -> int:
     from deepbench.fleets.api import run_fleet
     from deepbench.fleets.results import FleetResults
 
@@ -153,4 +204,10 @@ def _measure(session: FleetSession, exactly: int | None) -> int:
     results.report().print(console)
     console.print(f"\n{path} has all results. Next:", markup=False)
     console.print(f"  {command('show', path, '--host', session.hosts[0])}", markup=False, soft_wrap=True)
-    return code or (EXIT_WRONG if results.judgement.stands_out else 0)
+    if drain is not None or prometheus is not None:
+        console.print()
+        try:
+            _hand_over(results, drain, prometheus)
+        except BadInput as error:  # after hours of measuring, this must not hide the verdict
+            warn(str(error))
+    return code or results.judgement.exit_code

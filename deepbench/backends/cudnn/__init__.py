@@ -1,4 +1,4 @@
-"""cuDNN: convolutions through its graph interface, recurrent layers through its RNN functions."""
+"""cuDNN: recurrent layers through its RNN functions, everything else through its graph interface."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.library import version_text
 
 if TYPE_CHECKING:
-    from deepbench.native.gpu.cudnn import Descriptor
+    from deepbench.backends.cudnn.plans import ChosenPlan
 
 # Not `f16f16`: in layers, sums in f16 have errors so large that a check would mean nothing.
 FLOATS = ("f32", "tf32", "bf16", "f16")
+DATA, HALVES = ("f32", "bf16", "f16"), ("bf16", "f16")
 
 
 class CuDNN(GpuBackend):
@@ -27,8 +28,8 @@ class CuDNN(GpuBackend):
     def start(self) -> None:
         self.handle = self.create("cudnnCreate")
         self.gpu.call("cudnnSetStream", self.handle, self.gpu.stream)
-        # The search's choice by case: configuration and plan.
-        self.plans: dict[str, tuple[Descriptor, Descriptor]] = {}
+        # The search's choice by case.
+        self.plans: dict[str, ChosenPlan] = {}
 
     def version(self) -> str:
         return version_text(self.gpu.function("cudnnGetVersion")())
@@ -38,7 +39,21 @@ class CuDNN(GpuBackend):
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.cudnn import conv
 
-        return conv.prepare(self, case, arrays, self.plans)
+        return conv.prepare(self, case, arrays)
+
+    @kernel("attention", precisions=HALVES, directions=("forward", "backward"))
+    def attention(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.cudnn import attention
+
+        return attention.prepare(self, case, arrays)
+
+    @kernel("layer_norm", precisions=DATA, directions=("forward", "backward"))
+    @kernel("rms_norm", precisions=DATA, directions=("forward", "backward"))
+    @kernel("batch_norm", precisions=DATA, directions=("forward", "backward"))
+    def norm(self, case: Case, arrays: Arrays) -> Kernel:
+        from deepbench.backends.cudnn import norm
+
+        return norm.prepare(self, case, arrays)
 
     @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward", "backward_data", "backward_weights"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:

@@ -1,4 +1,4 @@
-"""cuDNN's graph interface (`cudnnBackend…`): descriptors with attributes. Constants from the header of cuDNN 9.19."""
+"""cuDNN's graph interface (`cudnnBackend…`): descriptors with attributes. Constants from the header of cuDNN 9.28."""
 
 from __future__ import annotations
 
@@ -10,37 +10,62 @@ from deepbench.core.errors import LibraryError, Unsupported
 from deepbench.native.gpu.runtime import Runtime
 
 # cudnnBackendDescriptorType_t
-CONVOLUTION, ENGINE, ENGINE_CONFIG, HEURISTICS, PLAN, KNOB_CHOICE = 1, 2, 3, 4, 5, 7
+POINTWISE, CONVOLUTION, ENGINE, ENGINE_CONFIG, HEURISTICS, PLAN, KNOB_CHOICE = 0, 1, 2, 3, 4, 5, 7
 CONVOLUTION_FORWARD, CONVOLUTION_BACKWARD_FILTER, CONVOLUTION_BACKWARD_DATA = 10, 11, 12
 OPERATION_GRAPH, VARIANT_PACK, TENSOR, DEVICE_PROPERTIES = 15, 16, 17, 38
+MATMUL, REDUCTION = 18, 21
+POINTWISE_OPERATION, MATMUL_OPERATION, REDUCTION_OPERATION = 13, 19, 22
+NORM_FORWARD, NORM_BACKWARD, RESHAPE, PAGED_CACHE_LOAD = 29, 30, 31, 35
 
 # cudnnBackendAttributeName_t
+POINTWISE_MODE, POINTWISE_COMPUTE, POINTWISE_AXIS = 0, 1, 9
 CONVOLUTION_COMPUTE, CONVOLUTION_MODE, CONVOLUTION_DILATIONS, CONVOLUTION_STRIDES = 100, 101, 102, 103
 CONVOLUTION_POST_PADDINGS, CONVOLUTION_PRE_PADDINGS, CONVOLUTION_DIMENSIONS = 104, 105, 106
 HEURISTICS_MODE, HEURISTICS_GRAPH, HEURISTICS_RESULTS, HEURISTICS_DEVICE = 200, 201, 202, 204
 CONFIG_ENGINE, CONFIG_KNOBS = 300, 302
 PLAN_HANDLE, PLAN_CONFIG, PLAN_WORKSPACE, PLAN_DEVICE = 400, 401, 402, 407
 KNOB_TYPE, KNOB_VALUE = 600, 601
+POINTWISE_DESCRIPTOR, POINTWISE_X, POINTWISE_B, POINTWISE_Y, POINTWISE_T = 750, 751, 752, 753, 758
 GRAPH_HANDLE, GRAPH_OPERATIONS = 800, 801
 TENSOR_ALIGNMENT, TENSOR_TYPE, TENSOR_SIZES, TENSOR_STRIDES, TENSOR_ID = 900, 901, 902, 903, 906
+TENSOR_IS_VIRTUAL, TENSOR_IS_BY_VALUE = 907, 908
 PACK_IDS, PACK_POINTERS, PACK_WORKSPACE = 1000, 1001, 1003
 ENGINE_INDEX, ENGINE_NUMERICAL_NOTES = 1301, 1303
+MATMUL_COMPUTE, MATMUL_A, MATMUL_B, MATMUL_C, MATMUL_DESCRIPTOR = 1500, 1520, 1521, 1522, 1523
+MATMUL_ROWS, MATMUL_COLUMNS, MATMUL_INNER = 1525, 1526, 1527
+REDUCTION_OPERATOR, REDUCTION_COMPUTE, REDUCTION_X, REDUCTION_Y, REDUCTION_DESCRIPTOR = 1600, 1601, 1610, 1611, 1612
+PAGES_CONTAINER, PAGES_Y, PAGES_LENGTHS, PAGES_TABLE = 1950, 1951, 1952, 1953
+RESHAPE_X, RESHAPE_Y = 2200, 2201
 DEVICE_JSON = 2702
 
 # cudnnBackendAttributeType_t, and the C type of each
-HANDLE, DATA_TYPE, INT64, FLOAT, POINTER, MODE, HEURISTIC = 0, 1, 3, 4, 6, 7, 8
-KNOB, NOTE, DESCRIPTOR, CHARACTER = 9, 11, 15, 24
+HANDLE, DATA_TYPE, BOOLEAN, INT64, FLOAT, POINTER, MODE, HEURISTIC = 0, 1, 2, 3, 4, 6, 7, 8
+KNOB, NOTE, POINTWISE_MODE_TYPE, DESCRIPTOR, REDUCTION_OPERATOR_TYPE, CHARACTER = 9, 11, 14, 15, 18, 24
+NORM_MODE, NORM_PHASE = 27, 28
+ENUMERATIONS = (
+    *(DATA_TYPE, MODE, HEURISTIC, KNOB, NOTE),
+    *(POINTWISE_MODE_TYPE, REDUCTION_OPERATOR_TYPE, NORM_MODE, NORM_PHASE),
+)
 STORED: dict[int, Any] = {
-    **dict.fromkeys((DATA_TYPE, MODE, HEURISTIC, KNOB, NOTE), ctypes.c_int),
+    **dict.fromkeys(ENUMERATIONS, ctypes.c_int),
     **dict.fromkeys((HANDLE, POINTER, DESCRIPTOR), ctypes.c_void_p),
+    BOOLEAN: ctypes.c_bool,
     INT64: ctypes.c_int64,
     FLOAT: ctypes.c_float,
     CHARACTER: ctypes.c_char,
 }
 
 # cudnnDataType_t
-TYPES = {"f32": 0, "f16": 2, "s8": 3, "s32": 4, "u8": 6, "bf16": 9}
+TYPES = {"f32": 0, "f16": 2, "s8": 3, "s32": 4, "u8": 6, "bf16": 9, "bool": 11}
 CROSS_CORRELATION = 1
+# cudnnPointwiseMode_t
+ADD, MULTIPLY, DIVIDE, SUBTRACT, EXPONENTIAL, LOGARITHM, IDENTITY = 0, 1, 6, 9, 13, 15, 21
+GREATER, GREATER_OR_EQUAL, LESS, AND, INDEX, SELECT = 302, 303, 304, 400, 501, 601
+# cudnnReduceTensorOp_t
+SUM, MAXIMUM = 0, 3
+# cudnnBackendNormMode_t and cudnnBackendNormFwdPhase_t
+LAYER_NORM, BATCH_NORM, RMS_NORM = 0, 2, 4
+INFERENCE, TRAINING = 0, 1
 # cudnnBackendHeurMode_t: two models of what is fast, and what always works
 HEURISTIC_MODES = (3, 1, 2)
 # cudnnBackendNumericalNote_t
@@ -109,9 +134,23 @@ class Descriptor:
             self._gpu.function("cudnnBackendDestroyDescriptor")(self.handle)
 
 
-def tensor(gpu: Runtime, number: int, type_name: str, sizes: Sequence[int], strides: Sequence[int]) -> Descriptor:
-    """A tensor with its number in the graph; strides in elements."""
+def tensor(
+    gpu: Runtime,
+    number: int,
+    type_name: str,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    is_virtual: bool = False,
+    is_by_value: bool = False,
+) -> Descriptor:
+    """A tensor with its number in the graph; strides in elements.
+
+    A virtual one has no memory, and lies between two operations. One by value is a number in memory of the host.
+    """
     descriptor = Descriptor(gpu, TENSOR)
+    for attribute, is_set in ((TENSOR_IS_VIRTUAL, is_virtual), (TENSOR_IS_BY_VALUE, is_by_value)):
+        if is_set:
+            descriptor.set(attribute, BOOLEAN, True)
     descriptor.set(TENSOR_ID, INT64, number).set(TENSOR_TYPE, DATA_TYPE, TYPES[type_name])
     descriptor.set(TENSOR_SIZES, INT64, *sizes).set(TENSOR_STRIDES, INT64, *strides)
     return descriptor.set(TENSOR_ALIGNMENT, INT64, 16).finish()

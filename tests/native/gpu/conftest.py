@@ -8,6 +8,7 @@ import pytest
 
 from deepbench.core.case import parse_case
 from deepbench.measuring.heat import measure_case
+from deepbench.native.gpu.device import Gpu
 from deepbench.native.gpu.vendor import CUDA, HIP
 from deepbench.plan.modes import Rules
 
@@ -16,20 +17,32 @@ VENDORS = {"cuda": CUDA, "hip": HIP}
 QUICK = Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.005)
 
 
-@pytest.fixture(scope="session")
-def fakes(tmp_path_factory):
-    """The fake library of each vendor: its path."""
+class Planner(Gpu):
+    """cuDNN without a GPU."""
+
+    def __init__(self):
+        self.vendor, self._libraries, self._functions = CUDA, {}, {}
+
+    def activate(self):
+        """There is no device to make current."""
+
+
+def compile_library(path, sources, *words):
+    """Compile C into a shared library."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("the fake GPU needs a C compiler")
+    options = ["-O2", "-shared", "-fPIC", *words]
+    subprocess.run([compiler, *options, *map(str, sources), "-o", str(path), "-lm"], check=True)
+
+
+@pytest.fixture(scope="session")
+def fakes(tmp_path_factory):
+    """The fake library of each vendor: its path."""
     folder = tmp_path_factory.mktemp("fakes")
-    paths = {}
-    for name in VENDORS:
-        paths[name] = folder / f"fake-{name}.so"
-        define = ["-DHIP"] if name == "hip" else []
-        sources = [str(p) for p in sorted(HERE.glob("fake*.c"))]
-        words = [compiler, "-O2", "-shared", "-fPIC", *define, *sources, "-o", str(paths[name]), "-lm"]
-        subprocess.run(words, check=True)
+    paths = {name: folder / f"fake-{name}.so" for name in VENDORS}
+    for name, path in paths.items():
+        compile_library(path, sorted(HERE.glob("fake*.c")), *(["-DHIP"] if name == "hip" else []))
     return paths
 
 

@@ -106,6 +106,8 @@ def test_a_round_that_had_to_choose_another_algorithm_has_a_warning(run, deepben
         "conv n=1 c=4 h=5 w=5 k=4 r=3 s=3 forward f16 cudnn threads=1",
         "conv n=1 c=4 h=5 w=5 k=4 r=3 s=3 forward f16 miopen threads=1 result=narrow",
         "recurrent cell=lstm hidden=8 batch=2 timesteps=2 forward f16 cudnn threads=1",
+        "attention batch=1 heads=2 kv_heads=1 queries=5 keys=7 head_size=8 backward f16 cudnn threads=1",
+        "rms_norm rows=5 columns=8 forward f32 cudnn threads=1",
         "recurrent cell=lstm hidden=8 batch=2 timesteps=2 forward f16 miopen threads=1",
         "sparse_gemm m=8 n=3 k=8 sparsity=50 forward f32 cusparse threads=1",
         "sparse_gemm m=32 n=8 k=32 sparsity=50 structure=2_4 forward f16 cusparselt threads=1 result=narrow",

@@ -36,7 +36,7 @@ def count(library: ctypes.CDLL, kind: int) -> int:
     return int(library.dnnl_engine_get_count(kind))
 
 
-class Place(NamedTuple):
+class DeviceCopy(NamedTuple):
     """The copy of an array in the memory of the device."""
 
     array: Any
@@ -54,7 +54,7 @@ class OneDNNDevice(c.OneDNN):
     def __init__(self, library: ctypes.CDLL, kind: int, index: int, copies: bool) -> None:
         super().__init__(library, kind, index)
         self.copies = copies
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, DeviceCopy] = {}
         self._mapped: list[tuple[c.Handle, c.Handle]] = []
         self._zeros: list[Any] = []
         self._one, self._flag = full((1,), "f32", 1.0), full((1,), "f32", 0.0)
@@ -127,7 +127,7 @@ class OneDNNDevice(c.OneDNN):
             descriptor = self.memory_desc((owner.nbytes,), "u8", (1,))
             memory = self.create("dnnl_memory_create", descriptor, self.engine, MEMORY_ALLOCATE)
             address = self.create_last("dnnl_memory_get_data_handle", memory).value or 0
-            self._places[start] = Place(owner, descriptor, address)
+            self._places[start] = DeviceCopy(owner, descriptor, address)
             self._write(self._places[start])
         return self._places[start].address + int(array.ctypes.data) - start
 
@@ -144,7 +144,7 @@ class OneDNNDevice(c.OneDNN):
             self._read(array)
         self._release()
 
-    def _write(self, place: Place) -> None:
+    def _write(self, place: DeviceCopy) -> None:
         memory, there = self._map(place)
         ctypes.memmove(there, place.array.ctypes.data, place.array.nbytes)
         self._unmap(memory, there)
@@ -160,7 +160,7 @@ class OneDNNDevice(c.OneDNN):
         while self._mapped:
             self._unmap(*self._mapped.pop())
 
-    def _map(self, place: Place) -> tuple[c.Handle, c.Handle]:
+    def _map(self, place: DeviceCopy) -> tuple[c.Handle, c.Handle]:
         """A memory object for a copy, and where the host finds its contents."""
         memory = self.create("dnnl_memory_create", place.descriptor, self.engine, ctypes.c_void_p(place.address))
         return memory, self.create_last("dnnl_memory_map_data", memory)

@@ -2,7 +2,7 @@
 
 `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl. After it comes the copy
 in PyPI's `paddlepaddle`, which is newer and has GNU OpenMP, too: see docs/adding-a-library.md. PyPI's newest `onednn`
-is built on SYCL, which adds 30 to 50 µs to each call: such a build is used here only if the user names it, and has a
+is built on SYCL, which adds microseconds to each call: such a build is used here only if the user names it, and has a
 backend of its own, `backends/onednn_sycl.py`.
 """
 

@@ -73,10 +73,11 @@ def _kernel(dnn: c.OneDNN, case: Case, views: dict[str, Any], family: str, flags
     outputs = case.operation.outputs
     for array, view in views.items():
         conversions.add(ARGUMENTS[array], array, view, output=array in outputs)
-    shift = dnn.query_desc(primitive_desc, c.QUERY_ARGUMENT, c.ARG_SHIFT)
-    if "dshift" in views and shift and dnn.size_bytes(shift):
-        # The layer primitive of older versions asks for the shift, too, and does not read it.
-        conversions.add(c.ARG_SHIFT, "shift", np.zeros_like(views["scale"]))
+    if "dshift" in views and family == "layer":
+        # The primitive of older versions asks for the shift, too, and does not read it.
+        asked = dnn.query_desc(primitive_desc, c.QUERY_ARGUMENT, c.ARG_SHIFT)
+        if asked and dnn.size_bytes(asked):
+            conversions.add(c.ARG_SHIFT, "shift", np.zeros_like(views["scale"]))
     return conversions.kernel(ahead=None)
 
 

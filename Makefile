@@ -8,7 +8,7 @@ PYTEST = $(BIN)/python -m pytest -o cache_dir=.pytest_cache/$@
 tests = $(PYTEST) $(1) $(2) || $(PYTEST) $(1) --last-failed --last-failed-no-failures none
 
 .PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle \
-	test-runtimes test-browser test-browser-setup test-slurm test-slurm-setup pictures gpu clean
+	test-runtimes test-sycl test-browser test-browser-setup test-slurm test-slurm-setup pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -30,7 +30,7 @@ test: .venv/test
 
 # Everything. `.ci/run` leaves out what takes long: test-long, test-torch, applications and PaddlePaddle.
 test-all: check test test-long test-wheel test-hosts test-slurm test-torch test-browser test-paddle test-runtimes \
-	test-applications
+	test-sycl test-applications
 
 # Tests that take long: comparisons and budgets with real libraries, runs killed at many moments.
 test-long: .venv/test
@@ -81,6 +81,11 @@ test-paddle: .venv/test
 test-runtimes: .venv/test
 	$(PIP) openvino iree-base-compiler iree-base-runtime onnx
 	$(BIN)/python -m pytest tests/backends -k 'openvino or iree or onnxruntime'
+
+# Kernels of oneDNN on SYCL, through Intel's OpenCL runtime for CPUs: a download of 600 MB.
+test-sycl: .venv/test
+	$(PIP) 'onednn>=2026.1'
+	$(BIN)/python -m pytest tests/backends -k onednn_sycl
 
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's Chromium without windows, which takes half
 # the time, if no browser is installed and we are root.

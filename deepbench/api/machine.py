@@ -129,7 +129,7 @@ def diagnose() -> list[Finding]:
 # ---- libraries that are missing
 
 # What the libraries of a device are called.
-LIBRARIES_OF = {"cpu": "CPU libraries", "cuda": "NVIDIA libraries", "hip": "AMD libraries"}
+LIBRARIES_OF = {"cpu": "CPU libraries", "cuda": "NVIDIA libraries", "hip": "AMD libraries", "xpu": "Intel libraries"}
 
 
 def libraries_of(device: str) -> str:

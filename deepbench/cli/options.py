@@ -31,8 +31,8 @@ def _choosing(own: Mapping[str, str]) -> Mapping[str, Callable[[Callable[..., An
         (
             "--backend",
             "NAME",
-            "Only these libraries (default: all of the device; gloo, iree, null, openvino, paddle, reference, torch "
-            "and torch_compiled only when named).",
+            "Only these libraries (default: all of the device; gloo, iree, null, onednn_sycl, openvino, paddle, "
+            "reference, torch and torch_compiled only when named).",
         ),
         ("--precision", "P", "These precisions, or all (default: f32, or what the suite says)."),
         ("--direction", "D", "These directions (default: what the suite says, else forward)."),

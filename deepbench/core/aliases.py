@@ -54,6 +54,7 @@ ALIASES = {
     "send_receive": "sendrecv p2p pingpong pointtopoint",
     # libraries
     "onednn": "dnnl mkldnn onednncpu libdnnl",
+    "onednn_sycl": "sycl dpcpp onednndpcpp",
     "mkl": "onemkl intelmkl mklrt",
     "aocl": "aoclda aoclblas aoclsparse amdblis",
     "openblas": "blas libopenblas",
@@ -77,6 +78,7 @@ ALIASES = {
     # devices
     "cuda": "gpu nvidia",
     "hip": "gpu amd rocm",
+    "xpu": "gpu intel levelzero",
 }
 
 # Types that no precision has. The words of ours that look like them are other types.

@@ -275,7 +275,7 @@ class DeviceBackend(Backend):
     Its kernels have a `queue` (`core/kernel.py`) where the device works while the host goes on.
     """
 
-    reaches_shared: ClassVar[tuple[str, ...]] = ("cpu", "cuda", "hip")
+    reaches_shared: ClassVar[tuple[str, ...]] = ("cpu", "cuda", "hip", "xpu")
     """Which of the devices that other libraries use too it may reach."""
     chosen: str | None = None
     """The device to open; None: its usual one."""

@@ -1,7 +1,7 @@
 """Names of devices: what a case runs on, as a backend reports it.
 
     cpu            the processors of this machine, also where a generic interface such as PJRT reaches them
-    cuda, hip      a GPU of NVIDIA or AMD; `cuda:1` is the second one that this process sees
+    cuda, hip, xpu a GPU of NVIDIA, AMD or Intel; `cuda:1` is the second one that this process sees
     pjrt:tpu       a device that only one backend reaches: the backend, and what the device calls itself
 
 Cases compete only on devices of one name. So hardware that several libraries reach has one name in all of them: the
@@ -17,12 +17,12 @@ from typing import NamedTuple
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, shorten
 
-CPU = "cpu"
+CPU, XPU = "cpu", "xpu"
 
 # Devices that libraries of several makers reach, and how interfaces call them.
-SHARED = {"cpu": "cpu", "host": "cpu", "cuda": "cuda", "hip": "hip", "rocm": "hip"}
+SHARED = {"cpu": CPU, "host": CPU, "cuda": "cuda", "hip": "hip", "rocm": "hip", "xpu": XPU}
 
-TITLES = {"cpu": "CPU", "cuda": "NVIDIA GPU", "hip": "AMD GPU"}
+TITLES = {CPU: "CPU", "cuda": "NVIDIA GPU", "hip": "AMD GPU", XPU: "Intel GPU"}
 
 MOST_CHARACTERS = 50
 PATTERN = r"^[a-z][a-z0-9_]{0,23}(:[a-z0-9][a-z0-9_.-]{0,23}){0,2}$"

@@ -15,7 +15,7 @@ from deepbench.core.errors import LibraryError, OutOfMemory, Unsupported
 from deepbench.core.kernel import Call, Kernel
 from deepbench.core.operands import empty
 from deepbench.core.precision import type_name
-from deepbench.native.library import openmp_threads
+from deepbench.native.library import c_function, openmp_threads
 
 # dnnl_status_t; 0 is success
 STATUS = {
@@ -57,7 +57,7 @@ GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT, RMS_NORM = 0x1, 0x2, 0x4, 0x20
 LEFT_TO_RIGHT, BIDIRECTIONAL_CONCAT = 1, 3  # dnnl_unidirectional_left2right, dnnl_bidirectional_concat
 DIFF_WEIGHTS_OVERWRITE = 1  # dnnl_rnn_flags_diff_weights_overwrite: do not add to old values
 MAX_DIMS = 12  # DNNL_MAX_NDIMS
-ENGINE_CPU = 1  # dnnl_cpu
+ENGINE_CPU, ENGINE_GPU = 1, 2  # dnnl_cpu, dnnl_gpu
 STREAM_DEFAULT = 1  # dnnl_stream_default_flags: in order
 QUERY_MEMORY_CONSUMPTION = 6  # dnnl_query_memory_consumption_s64: bytes of scratch memory
 QUERY_IMPLEMENTATION = 8  # dnnl_query_impl_info_str
@@ -86,8 +86,9 @@ ARG_DIFF_SCALE, ARG_DIFF_SHIFT = 255, 256
 ARG_POST_OPS = (16384, 32768)
 ARG_SCALES = 4096  # DNNL_ARG_ATTR_SCALES, added to the number of the scaled argument
 SEQUENTIAL, OPENMP = 1, 2
-ASYNCHRONOUS = (8, 512)  # threadpool, SYCL
-RUNTIME = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "threadpool", 512: "SYCL"}  # DNNL_RUNTIME_*
+SYCL = 512
+ASYNCHRONOUS = (8, SYCL)  # threadpool, SYCL
+RUNTIME = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "threadpool", SYCL: "SYCL"}  # DNNL_RUNTIME_*
 
 Handle = ctypes.c_void_p
 
@@ -104,6 +105,16 @@ class Version(ctypes.Structure):
         ("gpu_runtime", ctypes.c_uint),
     )
 
+    @property
+    def text(self) -> str:
+        """Such as 3.2.0."""
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+    @property
+    def threading(self) -> str:
+        """What runs the threads of the CPU, such as OpenMP."""
+        return RUNTIME.get(self.cpu_runtime, f"runtime {self.cpu_runtime}")
+
 
 class ExecArg(ctypes.Structure):
     """dnnl_exec_arg_t: the number of an argument and its memory."""
@@ -112,15 +123,15 @@ class ExecArg(ctypes.Structure):
 
 
 class OneDNN:
-    """The library with one CPU engine and one stream. The status of every call is checked.
+    """The library with one engine and one stream. The status of every call is checked.
 
-    Objects are never destroyed: a worker process serves one case.
+    Objects are never destroyed: a worker process serves one case. `native/onednn_device.py` derives from it for engines
+    that work while the host goes on.
     """
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self.library = library
-        library.dnnl_version.restype = ctypes.POINTER(Version)
-        self.engine = self.create("dnnl_engine_create", ENGINE_CPU, ctypes.c_size_t(0))
+    def __init__(self, library: ctypes.CDLL, kind: int = ENGINE_CPU, index: int = 0) -> None:
+        self.library, self.kind, self.version = library, kind, version_of(library)
+        self.engine = self.create("dnnl_engine_create", kind, ctypes.c_size_t(index))
         self.stream = self.create("dnnl_stream_create", self.engine, STREAM_DEFAULT)
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -129,7 +140,8 @@ class OneDNN:
         if status == OUT_OF_MEMORY:
             raise OutOfMemory(f"oneDNN: {name} is out of memory")
         if status == UNIMPLEMENTED:
-            raise Unsupported(f"oneDNN: {name} is not implemented on this CPU")
+            place = "CPU" if self.kind == ENGINE_CPU else "GPU"
+            raise Unsupported(f"oneDNN: {name} is not implemented on this {place}")
         if status:
             raise LibraryError("oneDNN", name, status, STATUS.get(status, "unknown status"))
 
@@ -147,10 +159,9 @@ class OneDNN:
 
     def threads(self) -> int | None:
         """Threads of a build with OpenMP or without threads; other builds do not report them."""
-        runtime = self.library.dnnl_version().contents.cpu_runtime
-        if runtime == OPENMP:
+        if self.version.cpu_runtime == OPENMP:
             return openmp_threads(self.library)
-        return 1 if runtime == SEQUENTIAL else None
+        return 1 if self.version.cpu_runtime == SEQUENTIAL else None
 
     def memory_desc(self, sizes: Sequence[int], type_name: str, strides: Sequence[int]) -> Handle:
         """A descriptor of a tensor with the given strides (in elements)."""
@@ -167,9 +178,13 @@ class OneDNN:
         strides = [s // view.itemsize for s in view.strides]
         return self.memory_desc(view.shape, type_name(view.dtype), strides)
 
+    def address(self, array: Any) -> int:
+        """Where the engine finds a NumPy array."""
+        return int(array.ctypes.data)
+
     def memory(self, descriptor: Handle, array: Any) -> Handle:
         """A memory object for a NumPy array, which the caller must keep alive."""
-        return self.create("dnnl_memory_create", descriptor, self.engine, ctypes.c_void_p(array.ctypes.data))
+        return self.create("dnnl_memory_create", descriptor, self.engine, ctypes.c_void_p(self.address(array)))
 
     def size_bytes(self, descriptor: Handle) -> int:
         """Bytes of a tensor with this descriptor."""
@@ -232,12 +247,27 @@ class OneDNN:
         }
 
     def execution(self, primitive: Handle, arguments: dict[int, Handle]) -> tuple[Call, ...]:
-        """The calls of one execution, including a wait if the build is asynchronous."""
+        """The calls of one execution."""
         listed = (ExecArg * len(arguments))(*(ExecArg(a, m.value) for a, m in arguments.items()))
         call = Call(self.library.dnnl_primitive_execute, primitive, self.stream, len(listed), listed, status=True)
-        if self.library.dnnl_version().contents.cpu_runtime not in ASYNCHRONOUS:
+        return self.awaited(call)
+
+    def awaited(self, call: Call) -> tuple[Call, ...]:
+        """This call, and a wait if the build is asynchronous."""
+        if self.version.cpu_runtime not in ASYNCHRONOUS:
             return (call,)
         return call, Call(self.library.dnnl_stream_wait, self.stream, status=True)
+
+    def zeros(self, array: Any) -> tuple[Call, ...]:
+        """The calls that set an array to zero."""
+        return (Call(c_function("memset"), array, 0, array.nbytes),)
+
+    def run(self, calls: Sequence[Call]) -> None:
+        """Make these calls once; their work is done when it returns."""
+        for call in calls:
+            status = call.function(*map(ctypes.c_void_p, call.words))
+            if call.status and status:
+                raise LibraryError("oneDNN", call.function.__name__, status, STATUS.get(status, "unknown status"))
 
     def conversion(
         self, source: Handle, source_memory: Handle, target: Handle, target_memory: Handle, attribute: Handle | None
@@ -250,7 +280,7 @@ class OneDNN:
 
     def memory_of_buffers(self, descriptor: Handle, arrays: Sequence[Any]) -> Handle:
         """A memory object for a sparse tensor, whose values, indices and row starts are separate arrays."""
-        handles = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
+        handles = (ctypes.c_void_p * len(arrays))(*(self.address(a) for a in arrays))
         return self.create("dnnl_memory_create_v2", descriptor, self.engine, len(arrays), handles)
 
 
@@ -315,11 +345,11 @@ class Conversions:
     def _fastest_s(self, runs: int) -> float:
         """Seconds of all conversions, the fastest of so many runs after a first one."""
         calls = [*self.convert_inputs, *self.convert_outputs]
-        run(calls)  # touches the pages and starts the threads
+        self.dnn.run(calls)  # touches the pages and starts the threads
         times = []
         for _ in range(runs):
             start = perf_counter()
-            run(calls)
+            self.dnn.run(calls)
             times.append(perf_counter() - start)
         return min(times)
 
@@ -337,22 +367,21 @@ class Conversions:
         kernel = Kernel(calls, private_buffers=tuple(self.formats), keep=tuple(self.keep), notes=notes)
         if ahead is None:
             kernel.calls = (*self.convert_inputs, *calls, *self.convert_outputs)
-            kernel.load = lambda: run(self.load_outputs)
+            kernel.load = lambda: self.dnn.run(self.load_outputs)
             if self.convert_inputs or self.convert_outputs:
                 notes[CONVERSION] = self._fastest_s(CONVERSION_RUNS)
             return kernel
         notes[ahead] = self._fastest_s(1)
-        kernel.load = lambda: run([*self.convert_inputs, *self.load_outputs])
-        kernel.store = lambda: run(self.convert_outputs)
+        kernel.load = lambda: self.dnn.run([*self.convert_inputs, *self.load_outputs])
+        kernel.store = lambda: self.dnn.run(self.convert_outputs)
         return kernel
 
 
-def run(calls: Sequence[Call]) -> None:
-    """Make these calls once."""
-    for call in calls:
-        status = call.function(*map(ctypes.c_void_p, call.words))
-        if call.status and status:
-            raise LibraryError("oneDNN", "dnnl_primitive_execute", status, STATUS.get(status, "unknown status"))
+def version_of(library: ctypes.CDLL) -> Version:
+    """What the library says of itself."""
+    library.dnnl_version.restype = ctypes.POINTER(Version)
+    version: Version = library.dnnl_version().contents
+    return version
 
 
 def dims(values: Sequence[int]) -> Any:

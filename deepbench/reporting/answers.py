@@ -175,7 +175,7 @@ def _peak_rates(summaries: Sequence[Summary], known: Limits, device: str, severa
     _, top = max(best.values(), key=itemgetter(0))
     memory = known.dram(max(s.record["threads"] for s in on_device), device)
     bandwidth = f"; memory bandwidth {units.bytes_per_s(memory)} GB/s" if memory else ""
-    place = {"cpu": "the CPU", "cuda": "the GPU", "hip": "the GPU"}.get(device, device)
+    place = {"cpu": "the CPU", "cuda": "the GPU", "hip": "the GPU", "xpu": "the GPU"}.get(device, device)
     where = f" on {place}" if several else ""
     what = " of matrix products" if products else ""
     return f"Highest rate{what}{where}: {rates} (fastest: {top.library_title}, {top.problem_title}){bandwidth}."

@@ -38,7 +38,7 @@ FEW_PRECISIONS = {
 }
 
 # Libraries that no lane of `.ci/run` installs: all their smoke problems are computed whenever they are tested.
-RARELY = ("iree", "openvino", "paddle", "torch", "torch_compiled")
+RARELY = ("iree", "onednn_sycl", "openvino", "paddle", "torch", "torch_compiled")
 
 LEFT_OUT = "left out"
 """Instead of a status: `make test` leaves this case to `make test-long`."""
@@ -250,12 +250,13 @@ def smoke(name, start, is_thorough):
     from deepbench.backends import torch_compiled
     from deepbench.measuring import worker
     from deepbench.measuring.launch import Request
-    from deepbench.native import library
+    from deepbench.native import library, slope
     from deepbench.native.gpu import timing
 
     library.load = loaded_once(library.load)  # each case opens its backend, and that searches for the library
     # Only the answers matter, not the times.
     timing.RAISE_CLOCKS_S = timing.HOST_MOST_S = timing.CANDIDATE_S = 0.0
+    slope.AWAITED_S, slope.HIDDEN = 0.0, float("inf")
     describe.LEAST_INTERVAL_S = -1.0  # no case waits until the load is known
     timing.FINALISTS = 1
     torch_compiled.PRECOMPILE_HEADERS = True  # this process compiles many functions

@@ -71,7 +71,7 @@ def test_one_file_is_enough_for_a_library_with_its_own_thread_variable(deepbench
     assert wanted == {k: v for k, v in record["process"]["environment"].items() if k.startswith("THREADED_")}
 
 
-LIBRARIES = ["aocl", "ggml", "mkl", "onednn", "openblas", "paddle", "torch", "torch_compiled", "xnnpack"]
+LIBRARIES = ["aocl", "ggml", "mkl", "onednn", "onednn_sycl", "openblas", "paddle", "torch", "torch_compiled", "xnnpack"]
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

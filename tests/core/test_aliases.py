@@ -38,7 +38,7 @@ KNOWN = [*PRECISIONS, *all_ops(), *all_backends(), *DIRECTIONS, *TITLES]
         ("cublas-lt cublas_lt", ["cublaslt"]),
         ("mpi", ["intelmpi", "mpich", "openmpi"]),
         ("fwd", ["forward"]),
-        ("gpu", ["cuda", "hip"]),
+        ("gpu", ["cuda", "hip", "xpu"]),
         ("f64 double int32 mxfp4", []),
         ("f32 gemm onednn forward cuda", []),  # they are known
     ],

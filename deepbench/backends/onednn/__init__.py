@@ -1,14 +1,15 @@
 """oneDNN through its C API: products, convolution, recurrent layers, normalization, attention; see the files here.
 
-PyPI's newest `onednn` is built on SYCL, which adds 30 to 50 µs to each call, so such a build is used only if the user
-names it. `onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl. After it comes
-the copy in PyPI's `paddlepaddle`, which is newer and has GNU OpenMP, too: see docs/adding-a-library.md.
+`onednn-cpu-gomp` (GNU OpenMP) is the default, unless the system or conda has a newer libdnnl. After it comes the copy
+in PyPI's `paddlepaddle`, which is newer and has GNU OpenMP, too: see docs/adding-a-library.md. PyPI's newest `onednn`
+is built on SYCL, which adds microseconds to each call: such a build is used here only if the user names it, and has a
+backend of its own, `backends/onednn_sycl.py`.
 """
 
 from __future__ import annotations
 
 import mmap
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deepbench.core.backend import Backend, kernel
 from deepbench.core.case import Case
@@ -16,47 +17,57 @@ from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.native import library
 
+if TYPE_CHECKING:
+    from deepbench.native.onednn import OneDNN
+
 # Where it may be, in order of preference.
 FILES = ("libdnnl.so*", "paddle/libs/libdnnl.so*")
+# Since version 3.
+NEEDS = ("dnnl_matmul_primitive_desc_create",)
 
 
-def _no_sycl(path: str) -> bool:
-    """Whether the file does not depend on a SYCL runtime."""
+def uses_sycl(path: str) -> bool:
+    """Whether the file depends on a SYCL runtime."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(b"libsycl.so") < 0
+        return content.find(b"libsycl.so") >= 0
 
 
 class OneDNNBackend(Backend):
+    dnn: OneDNN
     name = "onednn"
     title = "oneDNN"
     loads_at_once = True
     path_variable = "DEEPBENCH_ONEDNN_PATH"
-    tuning_variables = ("ONEDNN_*", "DNNL_*")
+    tuning_variables: ClassVar[tuple[str, ...]] = ("ONEDNN_*", "DNNL_*")
 
     def open(self) -> dict[str, Any]:
-        from deepbench.native.onednn import RUNTIME, OneDNN
+        from deepbench.native.onednn import OneDNN
 
         loaded = library.load(
             self.title,
             self.path_variable,
             FILES,
-            needs=("dnnl_matmul_primitive_desc_create",),  # since version 3
+            needs=NEEDS,
             remedy=library.remedy(
                 "pip install onednn-cpu-gomp, or name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH",
                 "name a libdnnl.so.3 in DEEPBENCH_ONEDNN_PATH, because its wheel is for x86-64 only; PyTorch has most "
                 "of its operations: pip install torch, then --backend torch",
             ),
-            accept=_no_sycl,
+            accept=lambda path: not uses_sycl(path),
         )
         self.dnn = OneDNN(loaded)
-        version = loaded.dnnl_version().contents
+        return self.facts()
+
+    def facts(self) -> dict[str, Any]:
+        """Facts about the library that is open, for `open`."""
+        version, loaded = self.dnn.version, self.dnn.library
         return {
             "name": self.title,
-            "version": f"{version.major}.{version.minor}.{version.patch}",
+            "version": version.text,
             "path": library.path_of(loaded, "dnnl_version"),
             "build": (version.hash or b"").decode(errors="replace"),
             "cpu_kernels": f"isa {loaded.dnnl_get_effective_cpu_isa():#x}",
-            "threading": RUNTIME.get(version.cpu_runtime, f"runtime {version.cpu_runtime}"),
+            "threading": version.threading,
         }
 
     def threads_in_use(self) -> int | None:
@@ -144,8 +155,9 @@ class OneDNNBackend(Backend):
 
         return normalization.layer_norm(self.dnn, case, arrays)
 
-    @kernel("rms_norm", precisions=("f32", "bf16", "f16"), directions=("forward", "backward"))
+    @kernel("rms_norm", precisions=("f32", "bf16", "f16"))
     def rms_norm(self, case: Case, arrays: Arrays) -> Kernel:
+        """No gradient: oneDNN 3.13 subtracts the mean of dy · scale from it, as for layer normalization."""
         from deepbench.backends.onednn import normalization
 
         return normalization.rms_norm(self.dnn, case, arrays)

@@ -42,8 +42,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     calls: list[Call] = []
     if case.direction == "backward":
         composed.sums = {name: empty(arrays[name].shape, "f32") for name in ("dk", "dv")}
-        clear = ctypes.CDLL(None).memset
-        calls += [Call(clear, array, 0, array.nbytes) for array in composed.sums.values()]
+        calls += [call for array in composed.sums.values() for call in dnn.zeros(array)]
     for block in blocks:
         calls += composed.forward(block) if case.direction == "forward" else composed.backward(block)
     for name, array in composed.sums.items():

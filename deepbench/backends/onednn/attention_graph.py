@@ -51,13 +51,13 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     for scores in dict.fromkeys(("f32", kind)):  # newer versions keep scores of 16-bit data in f32
         try:
             graph = _Graph(dnn, case, arrays, scores)
-            call = graph.compiled()
+            calls = graph.compiled()
         except (Unsupported, LibraryError) as reason:  # an older version calls such a matmul invalid
             reasons.append(str(reason))
             continue
         workspace = sum(array.nbytes for array in graph.constants.values())
         notes = {"implementation": f"graph, scores in {scores}", "workspace_bytes": workspace}
-        return Kernel(calls=(call,), keep=(graph, arrays), notes=notes)
+        return Kernel(calls=calls, keep=(graph, arrays), notes=notes)
     raise Unsupported(f"{reasons[-1]}; choose algorithm=composed")
 
 
@@ -82,7 +82,7 @@ class _Graph:
         }
         for name, shape in shapes.items():
             self._tensor(name, shape, scores if name in self.constants else kind)
-        self.graph = dnn.create("dnnl_graph_graph_create", c.ENGINE_CPU)
+        self.graph = dnn.create("dnnl_graph_graph_create", dnn.kind)
         steps: list[tuple[int, tuple[str, ...], str, str]] = [
             (MATMUL, ("q", "k"), "s", scores),
             (DIVIDE, ("s", "scale"), "scaled", scores),
@@ -94,8 +94,8 @@ class _Graph:
                 self._tensor(output, (p.batch, p.kv_heads, rows, p.keys), stored)
             self._operation(number, operation, inputs, output)
 
-    def compiled(self) -> Call:
-        """The call that executes the graph; `Unsupported` if the library does not take it as a whole."""
+    def compiled(self) -> tuple[Call, ...]:
+        """The calls that execute the graph; `Unsupported` if the library does not take it as a whole."""
         dnn = self.dnn
         dnn.call("dnnl_graph_graph_finalize", self.graph)
         dnn.call("dnnl_graph_graph_filter", self.graph, POLICY_FUSION)
@@ -120,7 +120,8 @@ class _Graph:
         )  # fmt: skip
         function = dnn.library.dnnl_graph_compiled_partition_execute
         given, results = self._memories(inputs), self._memories(["y"])
-        return Call(function, self.executable, dnn.stream, len(inputs), given, 1, results, status=True)
+        call = Call(function, self.executable, dnn.stream, len(inputs), given, 1, results, status=True)
+        return dnn.awaited(call)
 
     def _tensor(self, name: str, shape: tuple[int, ...], type_name: str) -> None:
         """Declare a row-major tensor."""
@@ -157,7 +158,7 @@ class _Graph:
                 "dnnl_graph_tensor_create",
                 ctypes.byref(self.tensors[name]),
                 self.dnn.engine,
-                ctypes.c_void_p(self.arrays[name].ctypes.data),
+                ctypes.c_void_p(self.dnn.address(self.arrays[name])),
             )
             for name in names
         ]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from deepbench.core.case import Case
-from deepbench.core.kernel import Call, Kernel, in_turn
+from deepbench.core.kernel import Kernel, in_turn
 from deepbench.core.op import Arrays
 from deepbench.core.precision import type_name
 from deepbench.core.product import products_of
-from deepbench.native import library
 from deepbench.native import onednn as c
 
 
@@ -39,11 +38,9 @@ def prepare_grouped(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     products = products_of(case, arrays)
     matmuls = [_matmul(dnn, p.right, p.left, p.c) for p in products if p.multiply_adds]
     # The gradients of experts without rows are zero; oneDNN does not write the result of a sum of nothing.
-    zeros = [
-        Kernel(calls=(Call(library.c_function("memset"), p.c, 0, p.c.nbytes),)) for p in products if not p.multiply_adds
-    ]
+    zeros = [Kernel(calls=dnn.zeros(p.c)) for p in products if not p.multiply_adds]
     kernel = in_turn([*matmuls, *zeros])
-    name = f"{matmuls[0].notes['implementation']}, {len(matmuls)} calls" + " and memset" * bool(zeros)
+    name = f"{matmuls[0].notes['implementation']}, {len(matmuls)} calls" + " and zeros" * bool(zeros)
     kernel.notes = {**matmuls[0].notes, "implementation": name}
     return kernel
 

@@ -14,11 +14,11 @@ from deepbench.core.op import Arrays
 from deepbench.core.rows import EPSILON
 from deepbench.native import onednn as c
 
-# The arguments of all arrays. oneDNN keeps a mean square where it keeps a variance.
+# The arguments of all arrays.
 ARGUMENTS = {
     **{"x": c.ARG_SRC, "y": c.ARG_DST, "dy": c.ARG_DIFF_DST, "dx": c.ARG_DIFF_SRC},
     **{"scale": c.ARG_SCALE, "shift": c.ARG_SHIFT, "dscale": c.ARG_DIFF_SCALE, "dshift": c.ARG_DIFF_SHIFT},
-    **{"mean": c.ARG_MEAN, "variance": c.ARG_VARIANCE, "mean_square": c.ARG_VARIANCE},
+    **{"mean": c.ARG_MEAN, "variance": c.ARG_VARIANCE},
     **{"batch_mean": c.ARG_MEAN, "batch_variance": c.ARG_VARIANCE},
 }
 
@@ -57,7 +57,7 @@ def _kernel(dnn: c.OneDNN, case: Case, views: dict[str, Any], family: str, flags
     descs = {name: dnn.desc_of(view) for name, view in views.items()}
     own: tuple[Any, ...] = ()
     if family == "layer":
-        own = (descs.get("mean") or descs.get("mean_square"),)  # the descriptor of the statistics
+        own = (descs.get("mean"),)  # the descriptor of the statistics
     elif family == "group":
         own = (ctypes.c_int64(case.problem.groups),)
     last = (*own, ctypes.c_float(EPSILON), flags)
@@ -74,8 +74,10 @@ def _kernel(dnn: c.OneDNN, case: Case, views: dict[str, Any], family: str, flags
     for array, view in views.items():
         conversions.add(ARGUMENTS[array], array, view, output=array in outputs)
     if "dshift" in views and family == "layer":
-        # The primitive asks for the shift, too, and does not read it.
-        conversions.add(c.ARG_SHIFT, "shift", np.zeros_like(views["scale"]))
+        # The primitive of older versions asks for the shift, too, and does not read it.
+        asked = dnn.query_desc(primitive_desc, c.QUERY_ARGUMENT, c.ARG_SHIFT)
+        if asked and dnn.size_bytes(asked):
+            conversions.add(c.ARG_SHIFT, "shift", np.zeros_like(views["scale"]))
     return conversions.kernel(ahead=None)
 
 

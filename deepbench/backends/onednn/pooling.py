@@ -51,7 +51,7 @@ def _run_forward(dnn: c.OneDNN, forward: c.Handle, x: Any, shape: tuple[int, ...
     conversions.add(c.ARG_SRC, "x", x)
     conversions.add(c.ARG_DST, "y", np.empty(shape, x.dtype), output=True)
     conversions.arguments[c.ARG_WORKSPACE] = after.arguments[c.ARG_WORKSPACE]
-    c.run(conversions.kernel(ahead=None).calls)
+    dnn.run(conversions.kernel(ahead=None).calls)
 
 
 def any_format(dnn: c.OneDNN, view: Any) -> c.Handle:

@@ -60,7 +60,7 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
 
     def load() -> None:
         before.load()
-        c.run(before.calls)
+        dnn.run(before.calls)
         load_backward()
 
     backward.load = load

@@ -15,6 +15,7 @@ const LIBRARIES = new Map(
     MKL: [0, 0],
     AOCL: [7, 3],
     oneDNN: [1, 1],
+    "oneDNN SYCL": [1, 5],
     OpenBLAS: [2, 2],
     SciPy: [3, 3],
     "C loops": [4, 7],

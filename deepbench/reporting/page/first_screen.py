@@ -35,7 +35,7 @@ INTEGERS = ("i8", "i8u8")
 # Above these shares of the times, a banner says so.
 MANY_SINGLE, MANY_CROWDED = 0.5, 0.1
 
-DEVICES = {"cpu": "CPU", "cuda": "GPU", "hip": "GPU"}
+DEVICES = {"cpu": "CPU", "cuda": "GPU", "hip": "GPU", "xpu": "GPU"}
 
 MISSING = "–"
 

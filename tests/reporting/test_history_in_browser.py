@@ -54,6 +54,7 @@ def test_the_case_that_changed_has_a_chart_with_its_levels_and_its_change_point(
     assert "circle-open" == traces[0]["marker"]["symbol"][-1]
     levels = [y for y in traces[1]["y"] if y is not None]
     assert 1.1 == pytest.approx(levels[-1] / levels[0], rel=0.01)
+    assert "2026-01-30T03:00:00Z" == [x for x in traces[1]["x"] if x is not None][-1]  # not that of the disturbed run
     assert ["2026-01-19T03:00:00Z"] == [shape["x0"] for shape in shapes]
 
 

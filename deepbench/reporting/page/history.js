@@ -66,11 +66,12 @@ function pointsOf(chart) {
   return step > 1 ? all.filter((p, i) => i % step === 0 || edges.has(p.run) || i === all.length - 1) : all;
 }
 
-/* The levels between change points: their runs, and the median of their times. */
-function levelsOf({ run, changes }) {
+/* The levels between change points: their first and last undisturbed run, and the median of their times. */
+function levelsOf({ run, changes, disturbed }) {
   if (!changes.length) return [];
-  const starts = [run[0], ...changes.map((c) => c.after)],
-    ends = [...changes.map((c) => c.before), run.at(-1)],
+  const deciding = run.filter((_, i) => !disturbed.includes(i));
+  const starts = [deciding[0], ...changes.map((c) => c.after)],
+    ends = [...changes.map((c) => c.before), deciding.at(-1)],
     medians = [changes[0].before_s, ...changes.map((c) => c.after_s)];
   return starts.map((start, i) => [start, ends[i], medians[i]]);
 }

@@ -112,7 +112,7 @@ clean:
 	find deepbench -name '*.so' -delete
 
 .venv/run: .venv/created
-	$(PIP) --editable '.[mkl,aocl,scipy,mpi,report]'
+	$(PIP) --editable '.[mkl,aocl,scipy,mpi,report,history]'
 	@touch $@
 
 # The oldest and the newest PJRT plug-in for CPUs of the package index, and the wheel with XNNPACK. What they depend on is

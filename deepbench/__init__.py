@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from deepbench.api.conformance import conform, conformance
     from deepbench.api.filters import cases, operations
     from deepbench.api.foreign import import_results
+    from deepbench.api.history import history
     from deepbench.api.machine import describe_machine, diagnose, libraries
     from deepbench.api.measuring import alternate, measure, measure_limits, resume, selftest
     from deepbench.api.pages import report, site
@@ -34,6 +35,7 @@ _PLACES = {
     "api.conformance": ("conform", "conformance"),
     "api.filters": ("cases", "operations"),
     "api.foreign": ("import_results",),
+    "api.history": ("history",),
     "api.machine": ("describe_machine", "diagnose", "libraries"),
     "api.measuring": ("alternate", "measure", "measure_limits", "resume", "selftest"),
     "api.pages": ("report", "site"),
@@ -61,6 +63,7 @@ __all__ = [
     "diagnose",
     "fleet",
     "gate",
+    "history",
     "import_results",
     "libraries",
     "load",

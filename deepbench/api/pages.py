@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepbench.api.comparing import Source, is_file, is_model, opened
-from deepbench.api.results import FileResults, Results
+from deepbench.api.history import history as read_history
+from deepbench.api.results import FileResults, Results, everything_stays
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 from deepbench.core.kinds import wing
@@ -69,7 +68,7 @@ def report(
         with shown(progress) as show:
             wing("gpus").write_page(models, machines, output, title=title, prices=prices, progress=show)
         return []
-    with _everything_stays():
+    with everything_stays():
         loaded = [opened(source, skip_damaged) for source in sources if is_file(source)]
         names = [published.find(str(source)) for source in sources if not is_file(source)]
         if not loaded:
@@ -125,6 +124,7 @@ def site(
     output: str | Path,
     *,
     published: bool = True,
+    history: str | Path | None = None,
     skip_damaged: bool = False,
     progress: bool | Progress = False,
 ) -> Built:
@@ -134,6 +134,7 @@ def site(
         folder: with the result files, also in its subfolders.
         output: a new folder, or that of an earlier build.
         published: also show the machines that the original DeepBench published.
+        history: a folder whose files become a page about each case over time.
         skip_damaged: read files with damaged lines without these lines.
         progress: True shows a progress bar; a function is called with an `Activity` per machine.
 
@@ -143,23 +144,17 @@ def site(
     from deepbench.reporting import site as sites
 
     done = iter(range(10**9))
-    with _everything_stays(), shown(progress) as show:
-        return sites.build(
-            Path(folder),
-            Path(output),
-            published,
-            lambda name, total: show(Activity(name, next(done) + 1, total)),
-            skip_damaged,
-        )
-
-
-@contextmanager
-def _everything_stays() -> Iterator[None]:
-    """Without garbage collection: what is read stays until the end, and collecting takes a third of the time."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
+    with shown(progress) as show:
+        over_time = read_history(history, skip_damaged=skip_damaged, progress=show) if history is not None else None
+        with everything_stays():
+            built = sites.build(
+                Path(folder),
+                Path(output),
+                published,
+                lambda name, total: show(Activity(name, next(done) + 1, total)),
+                skip_damaged,
+                over_time.page() if over_time is not None else None,
+            )
+    if over_time is not None:
+        built.refused += over_time.refused
+    return built

@@ -6,9 +6,11 @@ roofline of trained applications, raises `BadInput` in one sentence: `FileResult
 
 from __future__ import annotations
 
+import gc
 import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +54,7 @@ __all__ = [
     "Results",
     "Table",
     "comparison_report",
+    "everything_stays",
     "kind_of",
     "load",
     "load_kernels",
@@ -77,6 +80,18 @@ NEEDED = {
     "rates": "that has a time",
     "ratios": "whose times were undisturbed on both sides",
 }
+
+
+@contextmanager
+def everything_stays() -> Iterator[None]:
+    """Without garbage collection: what is read stays until the end, and collecting takes a third of the time."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 def load(path: str | Path, *, skip_damaged: bool = False) -> Any:
@@ -206,6 +221,10 @@ class FileResults(ABC):
         """The results of one host of a fleet."""
         self.refuse("--host is for files of a fleet, which deepbench fleet writes")
 
+    def by_host(self) -> list[tuple[str | None, ResultFile]]:
+        """The files of kernels in it: itself, or one for each host of a fleet with the name of this host."""
+        self.refuse("a history is of kernels")
+
     def logs(self, folder: Path) -> list[Path]:
         """Write the logs of training runs in MLPerf's format; returns their paths."""
         self.refuse("--mllog is for files of deepbench train")
@@ -257,6 +276,10 @@ class Results(FileResults):
     def header(self) -> Header:
         """The first line: machine, libraries and plan."""
         return self.file.header
+
+    def by_host(self) -> list[tuple[str | None, ResultFile]]:
+        """This file; it names its host itself."""
+        return [(None, self.file)]
 
     @cached_property
     def summaries(self) -> list[Summary]:

@@ -126,15 +126,6 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
     from deepbench.api.filters import backends, device_of, make_choices, thread_count, whole_number
     from deepbench.api.groups import launched
 
-    settings: dict[str, tuple[str, ...]] = {}
-    for word in filters.get("set", ()):
-        name = ""
-        for part in word.split(","):  # `batch=1,8,phase=decode`
-            before, equals, value = part.rpartition("=")
-            name = before if equals else name
-            if not name:
-                raise BadInput(f"--set wants NAME=VALUE, found {shorten(word)!r}")
-            settings[name] = (*settings.get(name, ()), value)
     place = launched()
     choices = make_choices(
         ops=filters.get("op", ()),
@@ -145,7 +136,7 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
         threads=map(thread_count, filters.get("threads", ())),
         ranks=[whole_number("ranks", n) for n in filters.get("ranks", ())],
         device=filters["device"],
-        settings=settings,
+        settings=settings_of(filters.get("set", ())),
         fit=filters.get("fit"),
         with_parts=filters.get("with_parts", False),
         mode=mode,
@@ -159,6 +150,20 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
                     "leave out one"
                 )
     return choices
+
+
+def settings_of(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The values of `--set` by name: `batch=1,8,phase=decode`."""
+    settings: dict[str, tuple[str, ...]] = {}
+    for word in words:
+        name = ""
+        for part in word.split(","):
+            before, equals, value = part.rpartition("=")
+            name = before if equals else name
+            if not name:
+                raise BadInput(f"--set wants NAME=VALUE, found {shorten(word)!r}")
+            settings[name] = (*settings.get(name, ()), value)
+    return settings
 
 
 def whole(name: str, text: str | None, most: int) -> int | None:

@@ -16,19 +16,27 @@ from deepbench.cli.streams import say, warn
 @click.argument("folder", metavar="DIR")
 @click.option("--output", "-o", metavar="DIR", required=True, help="A new folder, or that of an earlier build.")
 @click.option("--no-published", is_flag=True, help="Leave out the machines that the original DeepBench published.")
+@click.option("--history", metavar="DIR", help="Also a page about each case over time, from the files of this folder.")
 @skip_damaged_option
-def site(folder: str, output: str, no_published: bool, skip_damaged: bool) -> int:
+def site(folder: str, output: str, no_published: bool, history: str | None, skip_damaged: bool) -> int:
     """Build a static results site from a folder of result files. Only what has changed is built again.
 
     Exit code 1 when a file could not be read: the site has the others.
 
     \b
-    Example: deepbench site results -o public
+    Example: deepbench site results -o public --history nightly
     """
     from deepbench.api.pages import site as build_site
 
     with progress_bar(make_console()) as bar:
-        built = build_site(folder, output, published=not no_published, skip_damaged=skip_damaged, progress=bar)
+        built = build_site(
+            folder,
+            output,
+            published=not no_published,
+            history=history,
+            skip_damaged=skip_damaged,
+            progress=bar,
+        )
     for text in built.damaged:
         warn(text)
     for reason in built.refused:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deepbench.fleets.judge import Judgement
     from deepbench.reporting.output import Report
     from deepbench.reporting.table import Table
+    from deepbench.results.file import ResultFile
 
 
 class FleetResults(FileResults):
@@ -54,6 +55,11 @@ class FleetResults(FileResults):
     def host(self, name: str) -> Results:
         """The results of one host."""
         return Results(self.file.results_of(name))
+
+    def by_host(self) -> list[tuple[str | None, ResultFile]]:
+        """The files of all hosts that returned any result."""
+        returned = {run.host for run in self.file.runs if run.lines}
+        return [(host, self.file.results_of(host)) for host in self.hosts if host in returned]
 
     def table(self, full: bool = False) -> Table:
         """One row per host."""

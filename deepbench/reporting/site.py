@@ -28,6 +28,9 @@ INDEX = "index.json"
 STATE = ".state"
 GPUS = "gpus.html"
 """A page of `deepbench report MODEL GPU -o`, which the index has a link to where it is in the folder of the site."""
+HISTORY = "history.html"
+"""The page about each case over time, which the index has a link to, too."""
+MORE = {GPUS: "GPUs for language models", HISTORY: "History"}
 
 MOST_STATE_BYTES = 64 * 2**20
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
@@ -88,12 +91,14 @@ def build(
     with_published: bool,
     step: Callable[[str, int], None] = lambda name, total: None,
     skip_damaged: bool = False,
+    history: bytes | None = None,
 ) -> Built:
     """Bring the site in the folder `out` up to date with the result files in `folder` and its subfolders.
 
     Files that cannot be read are left out and listed in the result. `with_published` adds the machines that the
     original DeepBench published. `step` is called with the name of each machine that is done, and the number of all.
-    With `skip_damaged`, files with damaged lines are read without these lines.
+    With `skip_damaged`, files with damaged lines are read without these lines. `history` is the page about each case
+    over time; without it, that of an earlier build stays.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder; wanted one with result files")
@@ -103,7 +108,7 @@ def build(
         raise BadInput(f"{out} contains files that are not from a deepbench site; choose an empty folder")
     render.require_templates()
     try:
-        return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step, skip_damaged)
+        return _build(folder.resolve(), out.resolve(), with_published, render.plotly(), step, skip_damaged, history)
     except OSError as error:
         reason = error.strerror or str(error)
         where = f"{error.filename}: " if error.filename else ""
@@ -117,6 +122,7 @@ def _build(
     plotly: str,
     step: Callable[[str, int], None],
     skip_damaged: bool,
+    history: bytes | None,
 ) -> Built:
     for name in ("assets", "data", "machines", "families", STATE):
         (out / name).mkdir(parents=True, exist_ok=True)
@@ -173,6 +179,8 @@ def _build(
     ordered = sorted(digests.values(), key=lambda d: (d["name"] in last, d["index"]["title"]))
     built.families, built.written = _write_families(out, ordered, changed)
     built.machines = len(ordered)
+    if history is not None:
+        _write(out / HISTORY, history)
     _write_index(out, ordered)
     # The cache comes last: after an interruption the next build does everything that is missing.
     for name in built.removed:
@@ -418,8 +426,8 @@ def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:
         "The page of a machine shows every kernel: its time, the fastest library, and the share of the limit reached.",
     ]
     data: dict[str, Any] = {"page": "index", "machines": machines, "total": TOTAL}
-    gpus = GPUS if (out / GPUS).is_file() else None
-    _write_page(out / "index.html", data, "DeepBench results", "Machines", lines, "", gpus)
+    more = [(name, text) for name, text in MORE.items() if (out / name).is_file()]
+    _write_page(out / "index.html", data, "DeepBench results", "Machines", lines, "", more)
     lines = ["Choose two machines to compare the problems that both have, each with its fastest library."]
     data = {"page": "compare", "machines": [{"file": m["file"], "title": m["title"]} for m in machines]}
     _write_page(out / "compare.html", data, "Compare two machines", "Common problems", lines, "")
@@ -440,7 +448,7 @@ def _write_page(
     heading: str,
     lines: Sequence[str],
     up: str,
-    gpus: str | None = None,
+    more: Sequence[tuple[str, str]] = (),
 ) -> None:
     html = render.filled(
         "index.html",
@@ -448,7 +456,7 @@ def _write_page(
         heading=heading,
         lines=lines,
         up=up,
-        gpus=gpus,
+        more=more,
         embed=data,
         scripts=SITE_SCRIPTS,
         policy=render.site_policy(),

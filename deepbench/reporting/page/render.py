@@ -45,7 +45,7 @@ def page(content: Mapping[str, Any], title: str) -> bytes:
         title=title,
         content=content,
         style=asset("page.css"),
-        packed=base64.b64encode(_bytes(PLOTLY)).decode(),
+        packed=base64.b64encode(packed_plotly()).decode(),
         scripts=scripts,
         embed=content,
         policy=policy([plotly(), *scripts]),
@@ -89,7 +89,12 @@ def embedded(content: Any) -> bytes:
 @cache
 def plotly() -> str:
     """Plotly's script."""
-    return gzip.decompress(_bytes(PLOTLY)).decode()
+    return gzip.decompress(packed_plotly()).decode()
+
+
+def packed_plotly() -> bytes:
+    """The same, compressed by gzip."""
+    return _bytes(PLOTLY)
 
 
 def require_templates() -> None:

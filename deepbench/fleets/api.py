@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
 from deepbench.api.measuring import temporary_path
+from deepbench.fleets.check import check_host, write_prometheus
+from deepbench.fleets.examination import HostCheck
+from deepbench.fleets.make_references import sentences as reference_sentences
+from deepbench.fleets.make_references import write_references
 from deepbench.fleets.results import FleetResults
 from deepbench.fleets.session import FleetSession
 from deepbench.reporting.progress import shown
@@ -15,7 +19,17 @@ from deepbench.reporting.progress import shown
 if TYPE_CHECKING:
     from deepbench.core.progress import Progress
 
-__all__ = ["FleetSession", "fleet", "option_words", "run_fleet"]
+__all__ = [
+    "FleetSession",
+    "HostCheck",
+    "check_host",
+    "fleet",
+    "option_words",
+    "reference_sentences",
+    "run_fleet",
+    "write_prometheus",
+    "write_references",
+]
 
 
 def fleet(

@@ -15,6 +15,7 @@ from deepbench.cli.interrupts import EXIT_INTERRUPTED
 from deepbench.cli.options import case_options, choices_of, seconds, whole
 from deepbench.cli.root import EXIT_WRONG, HELP, cli
 from deepbench.cli.streams import go_on_without_output
+from deepbench.fleets.cli.checking import check_options
 
 if TYPE_CHECKING:
     from deepbench.fleets.api import FleetSession
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--wait", metavar="S", help="Seconds to wait for the answer of a host (default 60).")
 @click.option("--timeout", metavar="S", help="Seconds without a sign of life that end a case (default 600).")
 @click.option("-o", "--output", metavar="FILE", help="The fleet file (default: deepbench-fleet-<time>.jsonl).")
+@check_options
 def fleet(
     words: tuple[str, ...],
     quick: bool,
@@ -53,6 +55,8 @@ def fleet(
       deepbench fleet --hostfile hosts
       srun --ntasks-per-node=1 deepbench fleet deepbench/server -o fleet.jsonl
       deepbench show fleet.jsonl --host node07
+      deepbench fleet fleet.jsonl --write-references references
+      deepbench fleet --check --reference references --history checks
     """
     from deepbench.api.filters import plan_cases
     from deepbench.api.groups import gather_hosts, hosts_of_file, launched, serve_rank_zero

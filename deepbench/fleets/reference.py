@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean, median, variance
+from statistics import fmean, median
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, cast
 
 from deepbench.core import stats
@@ -239,6 +239,23 @@ def _weights(n: int, drawn: int) -> list[float]:
     return found
 
 
+def _variance(values: Sequence[float]) -> float:
+    center = fmean(values)
+    return sum((v - center) ** 2 for v in values) / (len(values) - 1)
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """What a look at healthy hosts finds. All numbers are logarithms."""
+
+    centers: list[float]
+    """Mean over hosts of each kernel that was measured."""
+    limits: list[float]
+    """How far above it a host may be."""
+    overall: float | None
+    """The same for the mean over kernels; None with a single kernel."""
+
+
 @dataclass(frozen=True)
 class HostReference:
     """The kernels of healthy hosts of one type."""
@@ -252,7 +269,7 @@ class HostReference:
     """How processes sample: `quick` or `default`."""
     kernels: list[ReferenceKernel]
     path: Path = Path()
-    _values: dict[tuple[str, int], list[float]] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[tuple[tuple[str, int], ...], _Usual] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def hosts(self) -> int:
@@ -265,22 +282,14 @@ class HostReference:
         `times_s` has the seconds per call of each process by the text of the case. Kernels without times are left out.
         """
         looked = [(k, times_s[k.case.text][:MOST_ROUNDS]) for k in self.kernels if times_s.get(k.case.text)]
-        if not looked:
-            return []
-        usual = [self._values_of(k, len(times)) for k, times in looked]
-        centers = [mean(values) for values in usual]
-        deviations = [quartile(times) - center for (_, times), center in zip(looked, centers, strict=True)]
-        tests = len(self.kernels) + 1
+        usual = self._usual(tuple((k.case.text, len(times)) for k, times in looked))
+        deviations = [quartile(times) - center for (_, times), center in zip(looked, usual.centers, strict=True)]
         found = [
-            KernelFinding(k.case.text, math.exp(d), math.exp(self._limit(values, k.run_spread, len(times), tests)))
-            for (k, times), values, d in zip(looked, usual, deviations, strict=True)
+            KernelFinding(k.case.text, math.exp(d), math.exp(limit))
+            for (k, _), d, limit in zip(looked, deviations, usual.limits, strict=True)
         ]
-        if len(looked) > 1:
-            # Kernels of one run are disturbed together, so that their mean varies as much as each of them.
-            run_spread, rounds = mean(k.run_spread for k, _ in looked), min(len(times) for _, times in looked)
-            of_hosts = [mean(v - c for v, c in zip(vs, centers, strict=True)) for vs in zip(*usual, strict=True)]
-            limit = self._limit(of_hosts, run_spread, rounds, tests)
-            found.insert(0, KernelFinding(None, math.exp(mean(deviations)), math.exp(limit)))
+        if usual.overall is not None:
+            found.insert(0, KernelFinding(None, math.exp(fmean(deviations)), math.exp(usual.overall)))
         return found
 
     def slow_in_both(
@@ -292,26 +301,43 @@ class HostReference:
 
     def detectable(self, rounds: int = MOST_ROUNDS) -> float:
         """A host that is slower by more than this share in all kernels is found in nearly all checks."""
-        usual = {k.case.text: [math.exp(mean(self._values_of(k, rounds)))] * rounds for k in self.kernels}
-        run_spread = mean(k.run_spread for k in self.kernels)
-        limit = min(finding.limit for finding in self.findings(usual))
-        return limit * math.exp(2 * run_spread * math.sqrt(QUARTILE_VARIANCE[rounds])) - 1
+        usual = self._usual(tuple((k.case.text, rounds) for k in self.kernels))
+        limit = min(usual.limits) if usual.overall is None else min(usual.overall, *usual.limits)
+        run_spread = fmean(k.run_spread for k in self.kernels)
+        return math.exp(limit + 2 * run_spread * math.sqrt(QUARTILE_VARIANCE[rounds])) - 1
 
-    def _values_of(self, kernel: ReferenceKernel, rounds: int) -> list[float]:
-        key = kernel.case.text, rounds
-        if key not in self._values:
-            self._values[key] = kernel.values(rounds)
-        return self._values[key]
+    def _usual(self, looked: tuple[tuple[str, int], ...]) -> _Usual:
+        """What a look at healthy hosts finds, by the kernels that it measured and how many processes of each."""
+        if looked not in self._known:
+            by_text = {k.case.text: k for k in self.kernels}
+            kernels, rounds = [by_text[text] for text, _ in looked], [n for _, n in looked]
+            values = [k.values(n) for k, n in zip(kernels, rounds, strict=True)]
+            centers = [fmean(of_hosts) for of_hosts in values]
+            pairs = zip(kernels, values, rounds, strict=True)
+            limits = [self._limit(of_hosts, k.run_spread, n) for k, of_hosts, n in pairs]
+            overall = None
+            if len(looked) > 1:
+                # Kernels of one run are disturbed together, so that their mean varies as much as each of them.
+                run_spread = fmean(k.run_spread for k in kernels)
+                of_hosts = [
+                    fmean(v - c for v, c in zip(of_host, centers, strict=True)) for of_host in zip(*values, strict=True)
+                ]
+                overall = self._limit(of_hosts, run_spread, min(rounds))
+            self._known[looked] = _Usual(centers, limits, overall)
+        return self._known[looked]
 
     @cached_property
     def _added_variance(self) -> float:
-        return max(LEAST_SPREAD**2, mean(variance(self._values_of(k, MOST_ROUNDS)) for k in self.kernels))
+        return max(LEAST_SPREAD**2, fmean(_variance(k.values(MOST_ROUNDS)) for k in self.kernels))
 
-    def _limit(self, usual: Sequence[float], run_spread: float, rounds: int, tests: int) -> float:
-        """The log ratio to the mean of the reference that one more healthy host exceeds in `ALPHA` / `tests` cases."""
-        n = len(usual)
+    def _limit(self, usual: Sequence[float], run_spread: float, rounds: int) -> float:
+        """The log ratio to the mean of the reference that one more healthy host exceeds with a low probability.
+
+        This is `ALPHA`, corrected for all kernels and for their mean.
+        """
+        n, tests = len(usual), len(self.kernels) + 1
         freedom = n - 1 + ADDED_HOSTS
-        of_hosts = ((n - 1) * variance(usual) + ADDED_HOSTS * self._added_variance) / freedom
+        of_hosts = ((n - 1) * _variance(usual) + ADDED_HOSTS * self._added_variance) / freedom
         spread = math.sqrt(of_hosts * (1 + 1 / n) + QUARTILE_VARIANCE[rounds] * run_spread**2)
         return max(math.log(KERNEL_RATIO), stats.t_critical(freedom, 1 - 2 * ALPHA / tests) * spread)
 

@@ -2,7 +2,7 @@
 
 reframe -c reframe_deepbench.py -r                                       on the default partition
 reframe -c reframe_deepbench.py -r --distribute=all                      on every node of it
-reframe -c reframe_deepbench.py -r -S reference_path=/etc/deepbench/references
+reframe -c reframe_deepbench.py -r -S executable=/opt/deepbench/bin/deepbench
 """
 
 import json
@@ -15,7 +15,7 @@ import reframe.utility.sanity as sn
 class DeepBench(rfm.RunOnlyRegressionTest):
     valid_systems = ["*"]
     valid_prog_environs = ["*"]
-    executable = variable(str, value="deepbench")
+    executable = "deepbench"
     exclusive_access = True
     num_tasks = 1
     time_limit = "10m"

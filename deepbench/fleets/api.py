@@ -12,6 +12,10 @@ from deepbench.api.measuring import temporary_path
 from deepbench.core.errors import BadInput
 from deepbench.fleets import hosts as sources
 from deepbench.fleets.asking import FANOUT, WAIT_S, Reach
+from deepbench.fleets.check import check_host, write_prometheus
+from deepbench.fleets.examination import HostCheck
+from deepbench.fleets.make_references import sentences as reference_sentences
+from deepbench.fleets.make_references import write_references
 from deepbench.fleets.manifest import manifest
 from deepbench.fleets.results import FleetResults
 from deepbench.fleets.session import FleetSession
@@ -24,15 +28,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FleetSession",
+    "HostCheck",
     "Reach",
     "batch_script",
+    "check_host",
     "find_hosts",
     "fleet",
     "make_reach",
     "manifest",
     "option_words",
+    "reference_sentences",
     "run_fleet",
     "submit",
+    "write_prometheus",
+    "write_references",
     "write_script",
 ]
 

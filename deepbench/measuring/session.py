@@ -447,8 +447,16 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
 # ---- the header of a new file
 
 
-def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, Any] | None = None) -> Header:
-    """The first line of a result file; `BadInput` where none of the libraries that the cases name is here."""
+def new_header(
+    planned: Sequence[Planned],
+    options: Options,
+    side: Mapping[str, Any] | None = None,
+    libraries: Mapping[str, Any] | None = None,
+) -> Header:
+    """The first line of a result file; `BadInput` where none of the libraries that the cases name is here.
+
+    `libraries` are those that a caller has opened, and then no others are opened: no limits are probed.
+    """
     rounds = options.processes(side is not None)
     if options.sustained and not any(_has_long_loads(p.case) for p in planned):
         raise BadInput("--sustained loads a GPU for seconds, and no case runs on one; choose --device cuda or hip")
@@ -457,9 +465,11 @@ def new_header(planned: Sequence[Planned], options: Options, side: Mapping[str, 
     devices = {p.case.device for p in planned if p.case.library.computes and not p.case.operation.is_group}
     probing = {n for n, b in all_backends().items() if any(map(b.is_default_on, devices)) and not b.is_group}
     on = {p.case.backend: p.case.device for p in planned}
-    libraries = open_libraries(sorted(names | probing), side["environment"] if side else None, on)
+    are_given = libraries is not None
+    if libraries is None:
+        libraries = open_libraries(sorted(names | probing), side["environment"] if side else None, on)
     missing = [libraries[n]["unavailable"] for n in sorted(names) if "unavailable" in libraries[n]]
-    if len(missing) == len(names):
+    if len(missing) == len(names) and not are_given:
         raise BadInput(f"{missing[0]['reason']}; {missing[0]['remedy']}{_otherwise(planned[0].case, libraries)}")
     plan = {
         "rounds": asdict(rounds),

@@ -4,6 +4,7 @@ import re
 
 from deepbench import formats
 from deepbench.core import toml
+from deepbench.fleets import reference
 from deepbench.networks.traces import from_log, from_onnx, onnx_file, trace
 from deepbench.networks.what_if import hardware
 from deepbench.ops import attention, grouped_gemm
@@ -42,6 +43,11 @@ ROWS = [
         "definitions",
         flashinfer_trace.MOST_FILE_BYTES,
         (flashinfer_trace.MOST_BYTES // MIB, flashinfer_trace.MOST_WORKLOADS, flashinfer_trace.MOST_REFERENCES),
+    ),
+    (
+        "reference of hosts",
+        reference.LARGEST_BYTES,
+        (reference.MOST_KERNELS, reference.MOST_HOSTS, reference.MOST_RUNS),
     ),
     ("file to import", formats.LARGEST_BYTES, (formats.MOST_CASES, formats.MOST_TIMES)),
     (

@@ -8,6 +8,7 @@ import pytest
 
 from deepbench import formats
 from deepbench.api.filters import make_choices, plan_cases
+from deepbench.fleets.reference import read_reference as read_reference_of_hosts
 from deepbench.judge import limits
 from deepbench.networks import api
 from deepbench.networks.traces.from_log import trace_log, trace_log_text
@@ -18,7 +19,7 @@ from deepbench.reporting.sections import sections
 from deepbench.results import summary
 from deepbench.results.file import ResultFile, read_results
 from tests.conftest import ROOT
-from tests.help import samples
+from tests.help import references, samples
 from tests.help.mutations import MANY, try_mutations
 from tests.help.predicted import network
 from tests.networks.test_hardware import TEXT as HARDWARE
@@ -165,6 +166,14 @@ def read_result_file(path):
     str(sections(summaries, limits.of_file(file, summaries)))
 
 
+def read_hosts(path):
+    found = read_reference_of_hosts(Path(path))
+    found.findings({k.case.text: [1e-3] * 3 for k in found.kernels})
+    found.detectable()
+    found.rounds_in(54)
+    found.differences({})
+
+
 def in_file(folder, name, read):
     write = written(folder, name)
     return lambda content: read(write(content))
@@ -194,6 +203,10 @@ def readers(folder):
         "hardware": ([HARDWARE.encode()], in_file(folder, "hardware.toml", read_hardware)),
         "workloads": ([text.encode() for text in definitions], read_workloads(folder)),
         "references": ([REFERENCE.encode(), *CODE], read_reference(folder)),
+        "references of hosts": (
+            [references.write(folder / "hosts.json").read_bytes()],
+            in_file(folder, "r.json", read_hosts),
+        ),
         "results of others": (results, read_foreign),
         "result files": ([measured.read_bytes()], in_file(folder, "r.jsonl", read_result_file)),
         "compressed logs": (
@@ -217,6 +230,7 @@ KINDS = {
     "hardware": 500,
     "workloads": 400,
     "references": 200,
+    "references of hosts": 300,
     "results of others": 100,
     "result files": 100,
     "compressed logs": 100,

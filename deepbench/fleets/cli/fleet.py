@@ -16,6 +16,7 @@ from deepbench.cli.interrupts import EXIT_INTERRUPTED
 from deepbench.cli.options import case_options, choices_of, require_suffix, seconds, whole
 from deepbench.cli.root import EXIT_BAD_INPUT, HELP, cli
 from deepbench.cli.streams import go_on_without_output, say, warn
+from deepbench.fleets.cli.checking import check_options
 from deepbench.fleets.cli.jobs import Job, job_options, submit_job
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ verdict_options = _group(
 @run_options
 @verdict_options
 @job_options
+@check_options
 def fleet(
     words: tuple[str, ...],
     job: Job | None,
@@ -115,6 +117,8 @@ def fleet(
       deepbench fleet --submit --nodes 16 -o fleet.jsonl
       deepbench show fleet.jsonl --host node07
       deepbench fleet fleet.jsonl --drain slurm
+      deepbench fleet fleet.jsonl --write-references references
+      deepbench fleet --check --reference references --history checks
     """
     from deepbench.api.filters import plan_cases
     from deepbench.api.measuring import default_path

@@ -3,7 +3,7 @@
 A proposed point counts if the levels on both sides, up to the next points, differ by more than the margin, and if a
 rank-sum test says that chance does not explain it. A point is proposed because both sides look different there, so
 its p-value is multiplied by the number of places at which the series could have been divided. Holm's correction over
-all series and points follows. The tests assume that noise is independent from one file to the next.
+all series and points follows. Noise that is not independent from one file to the next is corrected for in part only.
 """
 
 from __future__ import annotations

@@ -121,9 +121,9 @@ def speed(files: int, rounds: int) -> None:
         whole_s = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"\n{files} files of {CASES} cases × {rounds} rounds, {size / 1e6:.0f} MB: read and judged in {read_s:.1f} CPU s,"
+        f"\n{files} files of {CASES} cases × {rounds} rounds, {size / 1e6:.0f} MB: at most {memory:.0f} MiB of memory;"
     )
-    print(f"with JSON and a page of {len(page) / 1e6:.1f} MB in {whole_s:.1f} s; at most {memory:.0f} MiB of memory")
+    print(f"read and judged in {read_s:.1f} CPU s, with JSON and a page of {len(page) / 1e6:.1f} MB in {whole_s:.1f} s")
 
 
 def main() -> None:

@@ -45,10 +45,10 @@ test-wheel: .venv/test
 test-hosts: .venv/test
 	$(call tests,-m hosts)
 
-# Fleets on a Slurm cluster of four simulated hosts, 100 s. Installs Debian's Slurm if it is missing and we are root. Skipped
-# without root, iproute2, or a kernel with control groups of version 1.
+# Fleets on a Slurm cluster of four simulated hosts, 100 s. Installs Debian's Slurm if it is missing and we are root.
+# Skipped without root, iproute2, or a kernel with control groups of version 1.
 test-slurm: test-slurm-setup
-	$(BIN)/python -m pytest -m slurm
+	$(call tests,-m slurm)
 
 test-slurm-setup: .venv/test
 	@command -v slurmctld >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
@@ -85,7 +85,7 @@ test-runtimes: .venv/test
 # Kernels of oneDNN on SYCL, through Intel's OpenCL runtime for CPUs: a download of 600 MB.
 test-sycl: .venv/test
 	$(PIP) 'onednn>=2026.1'
-	$(BIN)/python -m pytest tests/backends -k onednn_sycl
+	$(call tests,tests/backends -k onednn_sycl)
 
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's Chromium without windows, which takes half
 # the time, if no browser is installed and we are root.

@@ -39,13 +39,13 @@ class CuDNN(GpuBackend):
     def conv(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.cudnn import conv
 
-        return conv.prepare(self, case, arrays)
+        return conv.prepare(self, case, arrays, self.plans)
 
     @kernel("attention", precisions=HALVES, directions=("forward", "backward"))
     def attention(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.cudnn import attention
 
-        return attention.prepare(self, case, arrays)
+        return attention.prepare(self, case, arrays, self.plans)
 
     @kernel("layer_norm", precisions=DATA, directions=("forward", "backward"))
     @kernel("rms_norm", precisions=DATA, directions=("forward", "backward"))
@@ -53,7 +53,7 @@ class CuDNN(GpuBackend):
     def norm(self, case: Case, arrays: Arrays) -> Kernel:
         from deepbench.backends.cudnn import norm
 
-        return norm.prepare(self, case, arrays)
+        return norm.prepare(self, case, arrays, self.plans)
 
     @kernel("recurrent", precisions=FLOATS, directions=("forward", "backward", "backward_data", "backward_weights"))
     def recurrent(self, case: Case, arrays: Arrays) -> Kernel:

@@ -10,19 +10,17 @@ of a group. Scores and weights are never in memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deepbench.backends.cudnn import plans
-from deepbench.backends.cudnn.plans import GraphTensor, OperationGraph
+from deepbench.backends.cudnn.plans import ChosenPlan, GraphTensor, OperationGraph
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.native.gpu import cudnn
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.runtime import Runtime
-
-if TYPE_CHECKING:
-    from deepbench.backends.cudnn import CuDNN
 
 # Earlier ones need other masks, or have known errors: see the conditions in cudnn-frontend.
 LEAST_VERSION = 91600
@@ -34,14 +32,14 @@ HEAD_MULTIPLE = 8
 QUERIES, KEYS = 2, 3
 
 
-def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
-    """The kernel of attention in either direction."""
+def prepare(backend: GpuBackend, case: Case, arrays: Arrays, chosen: dict[str, ChosenPlan]) -> Kernel:
+    """The kernel of attention in either direction. `chosen` keeps the choice of the search by case."""
     refuse(case, int(backend.gpu.function("cudnnGetVersion")()))
 
     def build() -> OperationGraph:
         return operation_graph(backend.gpu, case)
 
-    return plans.fastest(backend, case, arrays, backend.plans, build, prepared(case))
+    return plans.fastest(backend, case, arrays, chosen, build, prepared(case))
 
 
 def refuse(case: Case, version: int) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
 
 from deepbench.backends.cudnn import plans
+from deepbench.backends.cudnn.plans import ChosenPlan
 from deepbench.core.case import Case
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.native.gpu import cudnn, layouts
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.runtime import Runtime
-
-if TYPE_CHECKING:
-    from deepbench.backends.cudnn import CuDNN
 
 # By direction: the operation, and its attributes for x, w, y, the convolution, alpha and beta.
 OPERATIONS = {
@@ -23,14 +21,14 @@ OPERATIONS = {
 }
 
 
-def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
-    """The kernel of one convolution in any direction."""
+def prepare(backend: GpuBackend, case: Case, arrays: Arrays, chosen: dict[str, ChosenPlan]) -> Kernel:
+    """The kernel of one convolution in any direction. `chosen` keeps the choice of the search by case."""
     layouts.refuse_conv(backend.title, case)
 
     def build() -> plans.OperationGraph:
         return operation_graph(backend.gpu, case, arrays)
 
-    return plans.fastest(backend, case, arrays, backend.plans, build, refuse_workspace=layouts.refuse_workspace)
+    return plans.fastest(backend, case, arrays, chosen, build, refuse_workspace=layouts.refuse_workspace)
 
 
 def operation_graph(gpu: Runtime, case: Case, arrays: Arrays) -> plans.OperationGraph:

@@ -6,9 +6,8 @@ variance that `batch_norm` returns in training is computed from what cuDNN retur
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from deepbench.backends.cudnn import plans
+from deepbench.backends.cudnn.plans import ChosenPlan
 from deepbench.core.case import Case
 from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
@@ -16,10 +15,8 @@ from deepbench.core.op import Array, Arrays
 from deepbench.core.precision import BITS
 from deepbench.core.rows import EPSILON
 from deepbench.native.gpu import cudnn, layouts
+from deepbench.native.gpu.library import GpuBackend
 from deepbench.native.gpu.runtime import Runtime
-
-if TYPE_CHECKING:
-    from deepbench.backends.cudnn import CuDNN
 
 MODES = {"layer_norm": cudnn.LAYER_NORM, "rms_norm": cudnn.RMS_NORM, "batch_norm": cudnn.BATCH_NORM}
 
@@ -44,15 +41,15 @@ FORWARD_PHASE, FORWARD_EPSILON = 2001, 2007
 LOADED_BITS = 128
 
 
-def prepare(backend: CuDNN, case: Case, arrays: Arrays) -> Kernel:
-    """The kernel of a normalization."""
+def prepare(backend: GpuBackend, case: Case, arrays: Arrays, chosen: dict[str, ChosenPlan]) -> Kernel:
+    """The kernel of a normalization. `chosen` keeps the choice of the search by case."""
     refuse(case)
     inputs = prepared(arrays)
 
     def build() -> plans.OperationGraph:
         return operation_graph(backend.gpu, case, {**arrays, **inputs})
 
-    kernel = plans.fastest(backend, case, arrays, backend.plans, build, inputs)
+    kernel = plans.fastest(backend, case, arrays, chosen, build, inputs)
     if "batch_variance" in arrays:
         store = kernel.store
 

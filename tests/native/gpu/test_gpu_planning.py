@@ -81,7 +81,7 @@ NORMS = [
     f"{problem} {direction} {precision} cudnn threads=1"
     for problem in ("layer_norm rows=4096 columns=1024", "rms_norm rows=4096 columns=4096")
     for direction in ("forward", "backward")
-    for precision in ("f32", "bf16", "f16")
+    for precision in ("f32", "bf16")
 ] + [
     f"batch_norm n=32 c=64 h=28 w=28 {words} layout={layout}"
     for layout in ("nchw", "nhwc")
@@ -147,7 +147,7 @@ def configurations(planner, card, text):
     assert configs
     assert len({cudnn.name(c) for c in configs}) == len(configs)
     assert cudnn.plan(gpu, configs[0], None, properties[card]).get(cudnn.PLAN_WORKSPACE, cudnn.INT64)[0] >= 0
-    if case.precision.name == "f32":
+    if case.op == "conv" and case.precision.name == "f32":
         assert not [c for c in configs if "tensor cores" in cudnn.name(c)]
     return configs
 

@@ -71,6 +71,26 @@ def test_equal_hosts_write_one_file_that_show_reads(fleet, deepbench, tmp_path):
     assert 64 == deepbench("show", "fleet.jsonl", "--host", "c").returncode
 
 
+def test_hosts_are_reached_by_a_line_of_the_user(deepbench, tmp_path, plugins):
+    """Its program gets the command as words, without PATH, and none of our variables among them."""
+    script = f'#!/bin/sh\necho "$*" >> {tmp_path}/lines\nshift 2\nunset PATH\nexec "$@"\n'
+    (tmp_path / "tool").write_text(script)
+    (tmp_path / "tool").chmod(0o700)
+    known = {"DEEPBENCH_PLUGINS": str(plugins), "OMP_WAIT_POLICY": "a-secret-value", **NO_LIBRARIES}
+    words = ("--through", f"{tmp_path}/tool -w={{host}} --", "--hosts", "n1,n2", "--quick", "--runs", "2")
+    done = deepbench("fleet", CASE.replace("null", "honest"), *words, "-o", "fleet.jsonl", **known)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    header, *results = lines_of(tmp_path / "fleet.jsonl")
+    assert ("own", ["n1", "n2"], None) == (header["through"], header["expected"], header["links"])
+    assert ["ok"] * 4 == [r["status"] for r in results]
+    assert [None, True] == [r["lines"][0]["plan"].get("no_limits") for r in results if r["host"] == "n1"]
+    lines = (tmp_path / "lines").read_text().splitlines()
+    begins = [line.partition(" PYTHONPATH")[0] for line in lines]
+    assert ["-w=n1 -- /usr/bin/env"] * 2 + ["-w=n2 -- /usr/bin/env"] * 2 == sorted(begins)
+    assert "a-secret-value" not in str(lines)
+
+
 STATUSES = {"a": "ok", "absent": "missing", "b": "ok"}
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.conftest import ROOT, records_of
+from tests.conftest import NO_LIBRARIES, ROOT, lines_of, records_of
 from tests.hosts.lab import Lab, missing
 
 pytestmark = pytest.mark.hosts
@@ -123,3 +123,20 @@ def test_a_run_that_is_killed_leaves_no_process_on_any_host(how):
         process.send_signal(how)
         process.communicate(timeout=60)
         _until(lambda: not lab.processes())
+
+
+def test_a_fleet_times_its_links():
+    """Over MPICH, which is told the remote shell."""
+    with Lab(2) as lab:
+        words = ["fleet", "gemm m=4 n=4 k=4 i8 null threads=1", "--hostfile", "hosts", "--runs", "1", "--quick"]
+        command = [sys.executable, "-m", "deepbench", *words, "-o", "fleet.jsonl"]
+        process = lab.start(command, PYTHONPATH=str(ROOT), HYDRA_LAUNCHER_EXEC="/bin/false", **NO_LIBRARIES)
+        text = process.communicate(timeout=120)[0]
+        header, *results, link = lines_of(lab.folder / "fleet.jsonl")
+        _until(lambda: not lab.processes())
+
+    assert "mpich" == header["links"]
+    assert {(lab.address(name), "ok") for name in lab.names} == {(r["host"], r["status"]) for r in results}, text
+    assert [lab.address(name) for name in lab.names] == link["link"]
+    assert "ok" == link["record"]["status"], link["record"]["reason"]
+    assert {"h0": 1, "h1": 1} == link["record"]["group"]["hosts"]

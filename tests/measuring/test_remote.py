@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from deepbench.measuring import launch, remote
-from tests.conftest import NO_LIBRARIES, ROOT
+from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
 pytestmark = pytest.mark.process
 
@@ -71,11 +71,11 @@ def start(tmp_path, plugins):
     (tmp_path / "hosts").write_text("127.0.0.1\n127.0.0.2\n")
     started = []
 
-    def run(*words):
+    def run(*words, **options):
         known = {"PYTHONPATH": str(ROOT), "DEEPBENCH_PLUGINS": str(plugins), "OMP_WAIT_POLICY": "a-secret-value"}
         known |= {"DEEPBENCH_REMOTE_SHELL": str(tmp_path / "shell"), "DEEPBENCH_TEST_MARK": str(tmp_path)}
         command = [sys.executable, "-m", "deepbench", *words, "--hostfile", "hosts", "-o", "out.jsonl"]
-        environment = {**os.environ, **NO_LIBRARIES, **known}
+        environment = {**os.environ, **NO_LIBRARIES, **known, **options}
         log = open(tmp_path / "log", "wb")  # noqa: SIM115
         started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log))
         log.close()
@@ -159,6 +159,16 @@ def test_nobody_can_read_the_variables_of_ranks_on_hosts(start):
 
     assert len(token) >= 16
     assert [] == [line for line in processes_with(start.mark).values() if token in line or b"a-secret-value" in line]
+
+
+def test_ranks_start_through_a_command_with_a_place_for_the_host(start, tmp_path):
+    command = start(
+        *("run", "all_reduce n=40 ranks=2 f32 grouphonest", "--rounds", "1"),
+        DEEPBENCH_REMOTE_SHELL=f"{tmp_path}/shell {{host}}",
+    )
+
+    assert 0 == command.wait(60), (tmp_path / "log").read_text()
+    assert ["ok"] == [r["status"] for r in records_of(tmp_path / "out.jsonl")]
 
 
 # ---- the far end alone

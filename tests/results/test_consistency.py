@@ -10,9 +10,11 @@ from deepbench.core.backend import all_backends
 from deepbench.core.case import parse_case
 from deepbench.core.errors import BadInput
 from deepbench.core.op import all_ops
+from deepbench.fleets import asking
 from deepbench.fleets import file as fleet
 from deepbench.fleets import session as measuring
 from deepbench.judge import compare, gate, limits
+from deepbench.measuring.carriers import Carrier
 from deepbench.reporting import cases, export, views
 from deepbench.reporting.page import content
 from deepbench.reporting.sections import sections
@@ -348,8 +350,9 @@ def test_a_fleet_file_keeps_what_a_host_returned(tmp_path, monkeypatch):
     path = samples.write(tmp_path / "of-host.jsonl", [record])
     file = tmp_path / "fleet.jsonl"
     answer = {"lines": path.read_text(), "exit_code": 0, "last_output": ""}
-    monkeypatch.setattr(measuring, "run_once", lambda *_: [measuring._host_run("a", 1, answer)])
-    session = measuring.FleetSession(file, {"a": "a", "b": "b"}, [], one_by_one=True, links="none", wait_s=1.0)
+    monkeypatch.setattr(measuring, "run_once", lambda *_: [asking._host_run("a", 1, answer)])
+    reach = asking.Reach(Carrier("own", ("sh", "{host}")))
+    session = measuring.FleetSession(file, {"a": "a", "b": "b"}, [], reach, links="none")
     list(session.measure(1))
     session.close()
 

@@ -129,7 +129,7 @@ def watch(child: subprocess.Popen) -> dict[str, float]:
     ticks = os.sysconf("SC_CLK_TCK")
     here = Path(f"/proc/{child.pid}")
     while child.poll() is None:
-        with contextlib.suppress(OSError, IndexError):
+        with contextlib.suppress(OSError, KeyError, IndexError):
             status = dict(line.split(":", 1) for line in (here / "status").read_text().splitlines())
             children = (here / "task" / str(child.pid) / "children").read_text().split()
             stat = (here / "stat").read_text().rpartition(")")[2].split()

@@ -94,9 +94,12 @@ def _expanded(text: str) -> Iterable[str]:
             "each host, with commas between"
         ) from None
     try:
-        return list(NodeSet(text))
+        names = list(NodeSet(text))
     except (NodeSetException, GroupResolverError, OSError) as error:
         raise BadInput(f"{printable(text[:60])} is no set of hosts: {printable(str(error)[:200])}") from None
+    if not names:  # as for a group that nobody has defined
+        raise BadInput(f"{printable(text[:60])} is no set of hosts: it names none")
+    return names
 
 
 def _count(text: str) -> int:

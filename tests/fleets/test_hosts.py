@@ -89,6 +89,7 @@ def test_other_words_are_refused_before_the_work(text, reason):
     assert time.monotonic() - start < 2
 
 
+@pytest.mark.programs
 def test_a_set_that_cluster_shell_refuses_is_one_sentence():
     pytest.importorskip("ClusterShell", reason="ClusterShell is not installed (extra fleet)")
     for text in ("n[1-3", "@no-such-group-of-hosts", "n[3-1]"):

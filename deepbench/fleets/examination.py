@@ -379,6 +379,7 @@ def examine(
     """
     ends, begin, watch = time.monotonic() + limit_s, time.monotonic(), LoadWatch()
     machine = describe.describe_machine()
+    tell({"phase": "read references", "share_s": CHECK_S})
     try:
         candidates = _of_this_machine(references_in(reference_path), machine)
         if (busy := watch.load().sentence) is not None:

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -204,7 +205,8 @@ def test_without_any_folder_for_temporary_files_nothing_is_judged(check):
     assert "not judged: the check could not be made: " in done.stderr
 
 
-def test_a_check_that_is_killed_keeps_what_was_complete(check, plugins, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_check_that_is_killed_keeps_what_was_complete(plugins, tmp_path, number):
     (tmp_path / "r.json").write_text(of_this_machine("honest", "hanger", duration_s=0.1))
     command = [sys.executable, "-m", "deepbench", "fleet", "--check", "--reference", "r.json", "--history", "checks"]
     environment = {"PYTHONPATH": str(ROOT), "DEEPBENCH_PLUGINS": str(plugins), "TMPDIR": str(tmp_path), **NO_LIBRARIES}
@@ -215,8 +217,10 @@ def test_a_check_that_is_killed_keeps_what_was_complete(check, plugins, tmp_path
         if files and files[0].stat().st_size > 0:
             break
         time.sleep(0.05)
-    child.kill()
-    assert b"" == child.communicate()[1]
+    child.send_signal(number)
+    said = child.communicate()[1].decode()
+    wanted = (-9, "") if number == signal.SIGKILL else (130, "deepbench: interrupted")
+    assert wanted == (child.returncode, said.strip())
     (path,) = (tmp_path / "checks").iterdir()
     assert read_results(path).header["plan"]["cases"]
     deadline = time.monotonic() + 10

@@ -17,14 +17,15 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 
+from deepbench.core import exposition
 from deepbench.core.errors import BadInput, Unavailable
-from deepbench.core.files import replacing
+from deepbench.core.exposition import Gauge, Labels
 from deepbench.core.json_lines import from_line, printable, sanitized
 from deepbench.fleets.examination import EXIT_CODES, HostCheck
 from deepbench.fleets.reference import CHECK_S, START_S
@@ -192,45 +193,21 @@ def _one_line(text: str) -> str:
     return printable(" ".join(text.split()))[:1000]
 
 
-# ---- Prometheus
-
-Labels = Mapping[str, str]
-
-
-def exposition(gauges: Iterable[tuple[str, str, Iterable[tuple[Labels, float]]]]) -> str:
-    """The text of gauges for Prometheus: name, meaning, and each value with its labels.
-
-    Valid in the formats Prometheus 0.0.4 and OpenMetrics 1.0.
-    """
-    lines = []
-    for name, meaning, values in gauges:
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
-        for labels, value in values:
-            words = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            lines.append(f"{name}{{{words}}} {value!r}" if words else f"{name} {value!r}")
-    return "\n".join([*lines, "# EOF", ""])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def gauges_of(check: HostCheck, now: datetime) -> list[tuple[str, str, list[tuple[Labels, float]]]]:
+def gauges_of(check: HostCheck, now: datetime) -> list[Gauge]:
     """What Prometheus is told of a check. The host is a label that Prometheus adds."""
-    ratios: list[tuple[Labels, float]] = [({"case": case}, ratio) for case, ratio in check.kernels.items()]
-    overall: list[tuple[Labels, float]] = [({}, check.overall)] if check.overall is not None else []
-    statuses: list[tuple[Labels, float]] = [({"status": s}, int(s == check.status)) for s in EXIT_CODES]
+    ratios: list[tuple[Labels, float | None]] = [({"case": case}, ratio) for case, ratio in check.kernels.items()]
+    statuses: list[tuple[Labels, float | None]] = [({"status": s}, int(s == check.status)) for s in EXIT_CODES]
     return [
-        ("deepbench_check_status", "The verdict of the last check of this host: 1 for the status it has.", statuses),
-        ("deepbench_check_kernel_time_ratio", "Time of a kernel over that on healthy hosts of this type.", ratios),
-        ("deepbench_check_time_ratio", "The same for all kernels together.", overall),
-        ("deepbench_check_duration_seconds", "How long the last check took.", [({}, check.duration_s)]),
-        ("deepbench_check_timestamp_seconds", "When the last check ended.", [({}, now.timestamp())]),
+        Gauge(
+            "deepbench_check_status", "The verdict of the last check of this host: 1 for the status it has.", statuses
+        ),
+        Gauge("deepbench_check_kernel_time_ratio", "Time of a kernel over that on healthy hosts of this type.", ratios),
+        Gauge("deepbench_check_time_ratio", "The same for all kernels together.", [({}, check.overall)]),
+        Gauge("deepbench_check_duration_seconds", "How long the last check took.", [({}, check.duration_s)]),
+        Gauge("deepbench_check_timestamp_seconds", "When the last check ended.", [({}, now.timestamp())]),
     ]
 
 
 def write_prometheus(path: Path, check: HostCheck) -> None:
     """Write a file for the textfile collector, as a whole or not at all; `BadInput` where that is impossible."""
-    text = exposition(gauges_of(check, datetime.now(UTC)))
-    with replacing(path) as draft:
-        draft.write_text(text, encoding="utf-8", errors="replace")
+    exposition.write(path, gauges_of(check, datetime.now(UTC)))

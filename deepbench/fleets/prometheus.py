@@ -1,17 +1,13 @@
-"""The verdict on each host as text for Prometheus: a file for the textfile collector of its node exporter.
-
-The text is valid in both exposition formats, Prometheus 0.0.4 and OpenMetrics 1.0: the latter wants `# EOF` at the end,
-which is a comment in the former. Samples have no timestamps, which the collector refuses.
-"""
+"""The verdict on each host for Prometheus: gauges in a file for the textfile collector of its node exporter."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from deepbench.core.files import replacing
+from deepbench.core import exposition
+from deepbench.core.exposition import Gauge
 from deepbench.fleets.file import FleetFile
 from deepbench.fleets.judge import HostVerdict, Judgement
 
@@ -31,23 +27,18 @@ GAUGES = {
 
 
 def write(path: Path, file: FleetFile, judged: Judgement) -> None:
-    """Write the file as a whole or not at all: the collector may read it at any time. `BadInput` where it cannot."""
-    text = exposition(file, judged)
-    with replacing(path) as draft:
-        draft.write_text(text, encoding="utf-8", errors="replace")
+    """Write the file for the textfile collector as a whole or not at all. `BadInput` where it cannot."""
+    exposition.write(path, gauges_of(file, judged))
 
 
-def exposition(file: FleetFile, judged: Judgement) -> str:
-    """One series per gauge and host. A value that is unknown has no series."""
+def gauges_of(file: FleetFile, judged: Judgement) -> list[Gauge]:
+    """One value per gauge and host. One that is unknown has no series."""
     last_s = last_runs_s(file)
-    samples = [(_escaped(v.host), list(_samples(v, last_s.get(v.host)))) for v in judged.hosts]
-    lines = []
-    for i, (name, meaning) in enumerate(GAUGES.items()):
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
-        for host, values in samples:
-            if (value := values[i]) is not None and math.isfinite(value):
-                lines.append(f'{name}{{host="{host}"}} {value!r}')
-    return "\n".join([*lines, "# EOF", ""])
+    samples = [({"host": v.host}, list(_samples(v, last_s.get(v.host)))) for v in judged.hosts]
+    return [
+        Gauge(name, meaning, [(labels, values[i]) for labels, values in samples])
+        for i, (name, meaning) in enumerate(GAUGES.items())
+    ]
 
 
 def _samples(v: HostVerdict, last_s: float | None) -> Iterator[Value]:
@@ -75,8 +66,3 @@ def _seconds(moment: object) -> float | None:
         return time.timestamp() if time is not None and time.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
-
-
-def _escaped(value: str) -> str:
-    """The value of a label: a backslash, a quote and the end of a line are escaped."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

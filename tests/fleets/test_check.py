@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from deepbench.core.exposition import exposition
 from deepbench.core.json_lines import to_line
 from deepbench.fleets import check as checks
-from deepbench.fleets.check import check_host, exposition, gauges_of, history_path
+from deepbench.fleets.check import check_host, gauges_of, history_path
 from deepbench.fleets.examination import HostCheck
 from deepbench.fleets.reference import SCHEMA
 from deepbench.machine import describe

@@ -11,6 +11,7 @@ from prometheus_client import parser as prometheus
 from prometheus_client.openmetrics import parser as open_metrics
 
 from deepbench.core.errors import BadInput
+from deepbench.core.exposition import exposition
 from deepbench.fleets import prometheus as made
 from deepbench.fleets.judge import judge
 from deepbench.fleets.results import FleetResults
@@ -22,7 +23,7 @@ EQUAL = {"n1": 1.0, "n2": 1.0, "n3": 1.0}
 
 def read(file, parse):
     """The value of each series by its name and host, and the families by name."""
-    families = {family.name: family for family in parse(made.exposition(file, judge(file)))}
+    families = {family.name: family for family in parse(exposition(made.gauges_of(file, judge(file))))}
     samples = [s for family in families.values() for s in family.samples]
     assert all({"host"} == set(s.labels) and s.timestamp is None for s in samples)
     found = {(s.name.removeprefix("deepbench_fleet_"), s.labels["host"]): s.value for s in samples}

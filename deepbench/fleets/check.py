@@ -198,9 +198,7 @@ def gauges_of(check: HostCheck, now: datetime) -> list[Gauge]:
     ratios: list[tuple[Labels, float | None]] = [({"case": case}, ratio) for case, ratio in check.kernels.items()]
     statuses: list[tuple[Labels, float | None]] = [({"status": s}, int(s == check.status)) for s in EXIT_CODES]
     return [
-        Gauge(
-            "deepbench_check_status", "The verdict of the last check of this host: 1 for the status it has.", statuses
-        ),
+        Gauge("deepbench_check_status", "The verdict of the last check of this host: 1 for its status.", statuses),
         Gauge("deepbench_check_kernel_time_ratio", "Time of a kernel over that on healthy hosts of this type.", ratios),
         Gauge("deepbench_check_time_ratio", "The same for all kernels together.", [({}, check.overall)]),
         Gauge("deepbench_check_duration_seconds", "How long the last check took.", [({}, check.duration_s)]),

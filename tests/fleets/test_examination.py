@@ -1,6 +1,5 @@
 """The examination of one host: looks, repetitions, shares of time, and what disturbs. Nothing is measured here."""
 
-import itertools
 import os
 import random
 import signal
@@ -240,8 +239,10 @@ def test_rivals_are_measured_in_one_heat_as_in_a_fleet():
 
     assert "fine" == host.run()[0]
     assert 6 == len(host.told)
-    together = [{ONE, rival} == {text for text, _ in pair} for pair in itertools.pairwise(host.asked)]
-    assert 3 == sum(together[i] for i in range(len(together)) if {ONE, rival} >= {host.asked[i][0]})
+    places = [i for i, (text, _) in enumerate(host.asked) if text in (ONE, rival)]
+    heats = list(zip(places[::2], places[1::2], strict=True))
+    assert 3 == len(heats)
+    assert all(second == first + 1 and host.asked[first][0] != host.asked[second][0] for first, second in heats)
 
 
 def test_verdicts_have_exit_codes_and_one_line():

@@ -51,15 +51,15 @@ BACKEND = Own()
 """
 
 
-def trial(cluster: SlurmLab, name: str, slowed: str) -> tuple[dict[str, int], float]:
-    """After how many runs each node was first named, of those that were; and the seconds that the command took."""
+def trial(cluster: SlurmLab, name: str, slowed: str) -> tuple[dict[str, int], str]:
+    """After how many runs each node was first named, of those that were; and all nodes after the last run."""
     words = ["fleet", CASE, "--one-by-one", "--links", "none", "--runs", str(RUNS), "-o", name]
     command = ["salloc", "--quiet", "--exclusive", "-N4", sys.executable, "-m", "deepbench", *words]
     variables = {"PYTHONPATH": str(ROOT), "DEEPBENCH_PLUGINS": str(cluster.folder / "plugins"), **NO_LIBRARIES}
     start = time.monotonic()
     process = cluster.start(command, **variables, DEEPBENCH_TEST_SLOWED=slowed)
     text = process.communicate()[0]
-    took_s = time.monotonic() - start
+    took = f"{time.monotonic() - start:.0f} s"
     file = read_fleet(cluster.folder / name)
     runs = list(file.runs)
     if {r.status for r in runs} != {"ok"} or len(runs) != 4 * RUNS:
@@ -67,10 +67,12 @@ def trial(cluster: SlurmLab, name: str, slowed: str) -> tuple[dict[str, int], fl
     named: dict[str, int] = {}
     for number in range(LEAST_RUNS, RUNS + 1):
         file.runs = [r for r in runs if r.run <= number]
-        for verdict in judge(file).hosts:
+        verdicts = judge(file).hosts
+        for verdict in verdicts:
             if verdict.is_slow:
                 named.setdefault(verdict.host, number)
-    return named, took_s
+    last = [f"{v.host} {v.overall.ratio:.3f} p {v.overall.p:.1g}" for v in verdicts if v.overall is not None]
+    return named, f"{took}; {', '.join(last)}"
 
 
 def main(slowed_trials: int, equal_trials: int) -> int:
@@ -87,11 +89,11 @@ def main(slowed_trials: int, equal_trials: int) -> int:
         (cluster.folder / "plugins" / "backends" / "own.py").write_text(LIBRARY)
         for number, kind in enumerate(trials):
             slowed = draw.choice(cluster.names) if kind == "slowed" else "none"
-            named, took_s = trial(cluster, f"trial{number}.jsonl", slowed)
+            named, details = trial(cluster, f"trial{number}.jsonl", slowed)
             if kind == "slowed" and slowed in named:
                 found.append(named[slowed])
             false += len(named.keys() - {slowed})
-            print(f"{number:3} {kind:6} {slowed:4} {took_s:4.0f} s  named after runs: {named or 'none'}", flush=True)
+            print(f"{number:3} {kind:6} {slowed:4} named after runs: {named or 'none'}; {details}", flush=True)
     print(f"the slowed node was named in {len(found)} of {slowed_trials} trials, after {sorted(found)} runs")
     print(f"false names: {false} in {len(trials)} trials, of which {equal_trials} had equal nodes")
     return int(len(found) < 0.9 * slowed_trials or false > 0)

@@ -17,6 +17,7 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from deepbench.api.comparing import compare, gate, rank
     from deepbench.api.conformance import conform, conformance
+    from deepbench.api.exporting import export
     from deepbench.api.filters import cases, operations
     from deepbench.api.foreign import import_results
     from deepbench.api.machine import describe_machine, diagnose, libraries
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "api.comparing": ("compare", "gate", "rank"),
     "api.conformance": ("conform", "conformance"),
+    "api.exporting": ("export",),
     "api.filters": ("cases", "operations"),
     "api.foreign": ("import_results",),
     "api.machine": ("describe_machine", "diagnose", "libraries"),
@@ -59,6 +61,7 @@ __all__ = [
     "data",
     "describe_machine",
     "diagnose",
+    "export",
     "fleet",
     "gate",
     "import_results",

@@ -63,9 +63,7 @@ def texts(
         raise BadInput(f"--to {known.name} takes {most}, found {len(files)}")
     if not files:
         raise BadInput("name the result files to export")
-    export = known.write_results(
-        [exported(load_kernels(f, skip_damaged=skip_damaged).file) for f in files], options
-    )
+    export = known.write_results([exported(load_kernels(f, skip_damaged=skip_damaged).file) for f in files], options)
     return export
 
 

@@ -66,4 +66,10 @@ def export(
         print_for_programs(found.texts[""])
     else:
         paths = write(found, output)
-        say(f"wrote {paths[0]}" if len(paths) == 1 else f"wrote {count(len(paths), 'file')}, the first {paths[0]}" if paths else "wrote nothing: no case is left")
+        say(
+            f"wrote {paths[0]}"
+            if len(paths) == 1
+            else f"wrote {count(len(paths), 'file')}, the first {paths[0]}"
+            if paths
+            else "wrote nothing: no case is left"
+        )

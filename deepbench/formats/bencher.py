@@ -15,7 +15,6 @@ from deepbench.results.exported import ExportedFile
 LONGEST_NAME = 1024
 
 
-
 class Bencher(ExportFormat):
     """`latency` with its interval, by the text of the case."""
 

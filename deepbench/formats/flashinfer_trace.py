@@ -1,7 +1,7 @@
 """FlashInfer-Trace: definitions of kernels, and a trace of each time, in the folders of its data sets.
 
 Format: https://bench.flashinfer.ai/docs/flashinfer-trace. Only kernels whose mathematics its own data sets define are
-written: products with B transposed (`gemm`), and `rmsnorm`. A trace must have numbers for the reference of its
+written: products of a row-major A with a transposed B (`gemm`), and `rmsnorm`. A trace must have numbers for the reference of its
 authors; it was not run, so these are 0, as the format's defaults are. There are no solutions: ours are libraries.
 """
 
@@ -66,14 +66,15 @@ class FlashInferTrace(ExportFormat):
 
 def _gemm(case: ExportedCase) -> Definition | None:
     p, a, b, c = case.problem, *_dtypes(case, "weights", "data", "result")
-    if (p.get("a_t"), p.get("b_t"), case.settings.get("beta")) != (0, 1, "0") or not (a and b and c):
+    # Our matrices are column-major. What is C (m, n) there is the transposed product in their row-major order.
+    if (p.get("a_t"), p.get("b_t"), case.settings.get("beta")) != (1, 0, "0") or not (a and b and c):
         return None
     return {
-        "name": f"gemm_{case.precision}_{c}_n{p['n']}_k{p['k']}",
+        "name": f"gemm_{case.precision}_{c}_n{p['m']}_k{p['k']}",
         "op_type": "gemm",
         "description": "C = A · Bᵀ",
-        "axes": {"M": {"type": "var"}, "N": _constant(p["n"]), "K": _constant(p["k"])},
-        "inputs": {"A": _array("M K", a), "B": _array("N K", b)},
+        "axes": {"M": {"type": "var"}, "N": _constant(p["m"]), "K": _constant(p["k"])},
+        "inputs": {"A": _array("M K", b), "B": _array("N K", a)},
         "outputs": {"C": _array("M N", c)},
         "reference": GEMM.format(result=c),
         "tags": ["source:deepbench"],
@@ -97,7 +98,7 @@ def _rms_norm(case: ExportedCase) -> Definition | None:
 
 
 WRITERS: Mapping[str, tuple[Callable[[ExportedCase], Definition | None], Mapping[str, str]]] = {
-    "gemm": (_gemm, {"M": "m"}),
+    "gemm": (_gemm, {"M": "n"}),
     "rms_norm": (_rms_norm, {"batch_size": "rows"}),
 }
 """By operation: the definition of a case, and which of our sizes its variable axes are."""
@@ -125,7 +126,9 @@ def _trace(file: ExportedFile, case: ExportedCase, time_s: float, definition: De
             "axes": axes,
             "inputs": {name: {"type": "random"} for name in definition["inputs"]},
         },
-        "solution": re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{case.backend}_{case.version or 'unknown'}_threads{case.threads}"),
+        "solution": re.sub(
+            r"[^A-Za-z0-9_.-]+", "_", f"{case.backend}_{case.version or 'unknown'}_threads{case.threads}"
+        ),
         "evaluation": {
             "status": "PASSED",
             "log": "",

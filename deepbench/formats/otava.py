@@ -43,7 +43,10 @@ class Otava(ExportFormat):
         for file, of_file in zip(ordered, times, strict=True):
             facts = [file.started, file.name, file.machine, options.commit or ""]
             writer.writerow([*facts, *(f"{of_file[text]:.7g}" for text in everywhere)])
-        export.texts = {".csv": table.getvalue(), ".yaml": json.dumps(_configuration(f"{options.output}.csv", everywhere), indent=1) + "\n"}
+        export.texts = {
+            ".csv": table.getvalue(),
+            ".yaml": json.dumps(_configuration(f"{options.output}.csv", everywhere), indent=1) + "\n",
+        }
         return export
 
     def _times(self, file: ExportedFile, export: Export) -> list[tuple[str, float]]:

@@ -13,7 +13,7 @@ from deepbench.core.json_lines import to_line
 from deepbench.formats import export_formats
 from tests.help.samples import disturbed, header, measured
 
-PRODUCT = "gemm m=2 n=3 k=4 b_t=1 forward f32 {backend} threads=1 beta=0"
+PRODUCT = "gemm m=3 n=2 k=4 a_t=1 forward f32 {backend} threads=1 beta=0"
 NORM = "rms_norm rows=8 columns=64 forward f32 {backend} threads=1"
 
 
@@ -145,10 +145,14 @@ def test_hostile_texts_are_escaped(result_file, tmp_path):
 
 def test_flashinfer_trace_defines_what_it_times(result_file, tmp_path):
     plain = "gemm m=2 n=3 k=4 forward f32 {backend} threads=1"  # adds to C, and B is not transposed
-    export = deepbench.export(result_file(*rounds(), *rounds(NORM), *rounds(plain)), "flashinfer-trace", tmp_path / "set")
+    export = deepbench.export(
+        result_file(*rounds(), *rounds(NORM), *rounds(plain)), "flashinfer-trace", tmp_path / "set"
+    )
     assert {"definitions", "workloads", "traces"} == {p.relative_to(tmp_path / "set").parts[0] for p in export}
     definitions = {p.stem: json.loads(p.read_text()) for p in (tmp_path / "set").rglob("*.json")}
-    traces = [json.loads(line) for p in (tmp_path / "set" / "traces").rglob("*.jsonl") for line in p.read_text().splitlines()]
+    traces = [
+        json.loads(line) for p in (tmp_path / "set" / "traces").rglob("*.jsonl") for line in p.read_text().splitlines()
+    ]
     assert {"gemm_f32_float32_n3_k4", "rmsnorm_f32_float32_h64"} == set(definitions)
     assert set(definitions) == {t["definition"] for t in traces}
     by_name = {t["definition"]: t for t in traces}
@@ -163,7 +167,7 @@ def test_flashinfer_traces_are_read_back_by_our_reader(result_file, tmp_path):
     """The same problem comes out of `deepbench list`."""
     deepbench.export(result_file(*rounds()), "flashinfer-trace", tmp_path / "set")
     (case,) = deepbench.cases(str(tmp_path / "set"), backends=["mkl"], threads=[1])
-    assert "gemm m=2 n=3 k=4 a_t=0 b_t=1 forward f32 mkl threads=1 beta=0" == case.text
+    assert "gemm m=3 n=2 k=4 a_t=1 b_t=0 forward f32 mkl threads=1 beta=0" == case.text
 
 
 def test_flashinfer_bench_itself_accepts_it(result_file, tmp_path):
@@ -196,7 +200,7 @@ def test_the_command_prints_or_writes_and_names_what_is_left_out(deepbench, resu
     path = result_file(*rounds(), disturbed(text=NORM))
     shown = deepbench("export", str(path), "--to", "bencher")
     assert 0 == shown.returncode
-    assert ["gemm m=2 n=3 k=4 a_t=0 b_t=1 forward f32 mkl threads=1 beta=0"] == list(json.loads(shown.stdout))
+    assert ["gemm m=3 n=2 k=4 a_t=1 b_t=0 forward f32 mkl threads=1 beta=0"] == list(json.loads(shown.stdout))
     assert "left out: rms_norm" in shown.stderr
     assert "no mark" in shown.stderr
     refused = deepbench("export", str(path), "--to", "otava")

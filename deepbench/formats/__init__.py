@@ -175,9 +175,7 @@ class ExportFormat(ABC):
             if case.time_s is None:
                 export.left_out.append(f"{case.text}: {case.reason or case.status}")
             elif case.disturbed:
-                export.left_out.append(
-                    f"{case.text}: other programs disturbed it, and this format has no mark for that"
-                )
+                export.left_out.append(f"{case.text}: other programs disturbed it, and the format has no mark for that")
             else:
                 yield case, case.time_s
 

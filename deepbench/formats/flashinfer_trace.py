@@ -1,8 +1,8 @@
 """FlashInfer-Trace: definitions of kernels, and a trace of each time, in the folders of its data sets.
 
 Format: https://bench.flashinfer.ai/docs/flashinfer-trace. Only kernels whose mathematics its own data sets define are
-written: products of a row-major A with a transposed B (`gemm`), and `rmsnorm`. A trace must have numbers for the reference of its
-authors; it was not run, so these are 0, as the format's defaults are. There are no solutions: ours are libraries.
+written: products of a row-major A with a transposed B (`gemm`), and `rmsnorm`. The reference is not timed, and its time
+has the format's default, which is 0. There are no solutions: ours are libraries.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ def _array(axes: str, dtype: str) -> dict[str, Any]:
 
 def _trace(file: ExportedFile, case: ExportedCase, time_s: float, definition: Definition) -> dict[str, Any]:
     library = case.library or case.backend
+    solution = f"{case.backend}_{case.version or 'unknown'}_threads{case.threads}"
     axes = {axis: case.problem[size] for axis, size in WRITERS[case.operation][1].items()}
     return {
         "definition": definition["name"],

@@ -1,7 +1,7 @@
 """Apache Otava: a table with one row per result file and one column per case, and the configuration that names it.
 
-Format: https://otava.apache.org/docs/csv/. Otava needs ten or more files before it can find a options. A metric that its
-configuration names in a list is taken for one of which more is better, so the metrics are an object here.
+Format: https://otava.apache.org/docs/csv/. Otava needs ten or more files before it can find a change. A metric that
+its configuration names in a list is taken for one of which more is better, so the metrics are an object here.
 """
 
 from __future__ import annotations

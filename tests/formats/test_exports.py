@@ -207,4 +207,4 @@ def test_the_command_prints_or_writes_and_names_what_is_left_out(deepbench, resu
     assert 64 == refused.returncode
     assert "writes several files" in refused.stderr
     written = deepbench("export", str(path), "--to", "otava", "-o", str(tmp_path / "h"))
-    assert "wrote 2 files" in written.stdout
+    assert "h.csv and 1 more file" in written.stdout

@@ -66,10 +66,5 @@ def export(
         print_for_programs(found.texts[""])
     else:
         paths = write(found, output)
-        say(
-            f"wrote {paths[0]}"
-            if len(paths) == 1
-            else f"wrote {count(len(paths), 'file')}, the first {paths[0]}"
-            if paths
-            else "wrote nothing: no case is left"
-        )
+        more = f" and {count(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
+        say(f"wrote {paths[0]}{more}" if paths else "wrote nothing: all cases are left out")

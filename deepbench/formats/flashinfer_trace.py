@@ -127,9 +127,7 @@ def _trace(file: ExportedFile, case: ExportedCase, time_s: float, definition: De
             "axes": axes,
             "inputs": {name: {"type": "random"} for name in definition["inputs"]},
         },
-        "solution": re.sub(
-            r"[^A-Za-z0-9_.-]+", "_", f"{case.backend}_{case.version or 'unknown'}_threads{case.threads}"
-        ),
+        "solution": re.sub(r"[^A-Za-z0-9_.-]+", "_", solution),
         "evaluation": {
             "status": "PASSED",
             "log": "",

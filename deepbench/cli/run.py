@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 @click.option(
     "--ab",
     metavar="NAME=A,B",
-    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE. "
-    "-o mine writes mine.a.jsonl and mine.b.jsonl.",
+    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE; or two builds: "
+    "openblas=old.whl,new.whl (also folders or files), openblas==0.3.30,0.3.33. -o mine writes mine.a.jsonl and mine.b.jsonl.",
 )
 @click.option(
     "--against",
@@ -96,6 +97,7 @@ def run(
       deepbench run deepbench/train --backend mkl,onednn -o train.jsonl
       deepbench run my_problems.csv --set weights=plain,packed --threads 1,2
       deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine
+      deepbench run --ab openblas==0.3.30,0.3.33 quick -o mine
       deepbench run --resume -o train.jsonl
     """
     from deepbench.api.filters import needs_groups, plan_cases
@@ -204,13 +206,15 @@ def _run_sides(
     watch: LoadWatch,
 ) -> int:
     """Measure two sides in turn and print their comparison."""
-    from deepbench.api.measuring import Turns, names_of_sides, parse_sides, same_libraries, sides_of_file
+    from deepbench.api.measuring import Turns, builds, names_of_sides, same_libraries, sides_of_file
     from deepbench.api.results import comparison_report, load_kernels, results_of
     from deepbench.cli.console import make_console, print_head, print_labelled, print_load, print_text, progress_bar
 
-    trusted = is_trusted(against, trust)
+    trusted, stack = is_trusted(against, trust), ExitStack()
+    chosen = choices_of(filters, options.mode)
     if ab is not None:
-        both, cases = parse_sides(ab), words or ("quick",)
+        chosen = builds.of_library(ab, chosen)
+        both, cases = stack.enter_context(builds.sides(ab)), words or ("quick",)
     elif words or any(filters.values()):
         raise BadInput("--against takes its cases from the file; leave out words and filters")
     else:
@@ -220,7 +224,7 @@ def _run_sides(
     stem = Path(output.removesuffix(".jsonl")) if output else Path(f"deepbench-{_stamp()}")
     console = make_console()
     go_on_without_output(f"all results still go to {stem}.a.jsonl and {stem}.b.jsonl")
-    with Turns.create(both, cases, choices_of(filters, options.mode), options, stem) as turns:
+    with stack, Turns.create(both, cases, chosen, options, stem) as turns:
         rounds = turns.files[0].header["plan"]["rounds"]
         names = names_of_sides(both, turns.files)
         for side, file in zip(both, turns.files, strict=True):

@@ -70,6 +70,8 @@ class Side:
     """`threads`, `backend`, or a setting of cases."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the workers; an empty text removes the variable."""
+    build: str | None = None
+    """What the user calls the library that it loads, such as `openblas 0.3.30`."""
 
     @property
     def libraries(self) -> dict[str, str]:
@@ -79,6 +81,8 @@ class Side:
     @property
     def words(self) -> str:
         """Such as `threads=1`."""
+        if self.build is not None:
+            return self.build
         words = [f"{n}={v}" if v else f"without {n}" for n, v in {**self.choices, **self.environment}.items()]
         return ", ".join(words) or "unchanged"
 

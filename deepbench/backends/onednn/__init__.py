@@ -31,6 +31,7 @@ class OneDNNBackend(Backend):
     title = "oneDNN"
     loads_at_once = True
     path_variable = "DEEPBENCH_ONEDNN_PATH"
+    package = "onednn-cpu-gomp"
     tuning_variables = ("ONEDNN_*", "DNNL_*")
 
     def open(self) -> dict[str, Any]:

@@ -49,8 +49,9 @@ if TYPE_CHECKING:
 @click.option(
     "--ab",
     metavar="NAME=A,B",
-    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE; or two builds: "
-    "openblas=old.whl,new.whl (also folders or files), openblas==0.3.30,0.3.33. -o mine writes mine.a.jsonl and mine.b.jsonl.",
+    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE; or between "
+    "two builds: openblas=old.whl,new.whl (also folders or files), openblas==0.3.30,0.3.33. -o mine writes "
+    "mine.a.jsonl and mine.b.jsonl.",
 )
 @click.option(
     "--against",

@@ -86,6 +86,34 @@ def builds(text: str) -> tuple[Build, Build] | None:
     return Build(backend, first, is_version), Build(backend, second, is_version)
 
 
+def versions_between(backend: Backend, first: str, last: str) -> list[str]:
+    """All versions of the package of a library from the first to the last, in order. The package index is asked."""
+    if backend.package is None:
+        raise BadInput(f"{backend.title} is in no package of its own; name two files or folders instead")
+    for version in (first, last):
+        if not VERSION.fullmatch(version):
+            raise BadInput(f"wanted versions such as 0.3.29..0.3.34, found {shorten(printable(version))}")
+    command = [sys.executable, "-m", "pip", "index", "versions", "--disable-pip-version-check", backend.package]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=INSTALL_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BadInput(f"cannot ask for the versions of {backend.package}: {printable(str(error))[:200]}") from None
+    found = re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)
+    known = [name for name in found[1].split(", ") if VERSION.fullmatch(name)] if found else []
+    low, high = _numbers(first), _numbers(last)
+    chosen = [name for name in known if low <= _numbers(name) and _numbers(name)[: len(high)] <= high]
+    if len(chosen) < 2:
+        some = ", ".join(known[:10]) or "none"
+        raise BadInput(f"{backend.package} has {len(chosen)} versions from {first} to {last}; the newest are {some}")
+    return sorted(chosen, key=_numbers)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]+", version))
+
+
 def _path(build: Build, folder: Path) -> Path:
     """The file or the folder that a side loads."""
     if build.is_version:

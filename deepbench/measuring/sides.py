@@ -12,6 +12,7 @@ import random
 import re
 import secrets
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -283,14 +284,25 @@ def is_decided(difference: stats.Difference, margin: float) -> bool:
 class Turns:
     """Both sides of a comparison: two sessions whose rounds take turns. Use as a context manager."""
 
-    def __init__(self, sides: tuple[Side, Side], sessions: tuple[Session, Session], pairs: list[Pair]) -> None:
-        self.sides, self.sessions, self.pairs = sides, sessions, pairs
+    def __init__(
+        self, sides: tuple[Side, Side], sessions: tuple[Session, Session], pairs: list[Pair], margin: float
+    ) -> None:
+        self.sides, self.sessions, self.pairs, self.margin = sides, sessions, pairs, margin
 
     @classmethod
     def create(
-        cls, sides: tuple[Side, Side], words: Sequence[str], choices: Choices, options: Options, stem: Path
+        cls,
+        sides: tuple[Side, Side],
+        words: Sequence[str],
+        choices: Choices,
+        options: Options,
+        stem: Path,
+        margin: float = compare.MARGIN,
     ) -> Turns:
-        """Two new result files, `<stem>.a.jsonl` and `<stem>.b.jsonl`."""
+        """Two new result files, `<stem>.a.jsonl` and `<stem>.b.jsonl`.
+
+        A case is measured until its difference is known to be inside or outside the margin.
+        """
         entries, choices = read_chosen(words, choices)
         threads = describe.default_threads()
         planned = [expand(entries, side.applied(choices), threads) for side in sides]
@@ -307,7 +319,7 @@ class Turns:
                 stack.callback(sessions[-1].discard)  # if the other side cannot be measured
             stack.pop_all()
         sessions[1].share_limits(sessions[0])
-        return cls(sides, (sessions[0], sessions[1]), pairs)
+        return cls(sides, (sessions[0], sessions[1]), pairs, margin)
 
     def __enter__(self) -> Turns:
         return self
@@ -325,15 +337,20 @@ class Turns:
         """What both sides have so far."""
         return self.sessions[0].file, self.sessions[1].file
 
-    def run(self, progress: Progress = no_progress) -> None:
-        """Measure round after round, both sides of a pair one after the other in random order, until all is decided."""
+    def run(self, progress: Progress = no_progress, ends: float | None = None) -> None:
+        """Measure round after round, both sides of a pair one after the other in random order, until all is decided.
+
+        With `ends`, a time of `time.monotonic`, no measurement begins later, but every pair is measured once.
+        """
         plan = self.files[0].header["plan"]
         rounds, seed = Rounds(**plan["rounds"]), plan["order_seed"]
         done = 0
         for session in self.sessions:  # the second one adds what the first one did not need
             session.probe(session.cases)
-        while batch := queue(self.pairs, *self.files, rounds, seed, compare.MARGIN):
+        while batch := queue(self.pairs, *self.files, rounds, seed, self.margin):
             for i, (pair, number) in enumerate(batch):
+                if ends is not None and number > 1 and time.monotonic() >= ends:
+                    return
                 left = len(batch) * (1 + max(0, rounds.least - number)) - i
                 progress(Activity(f"round {number}  {pair.a.text}", done, done + left))
                 measure_together([(self.sessions[0], pair.a, number), (self.sessions[1], pair.b, number)])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
 from deepbench.api.results import Results
 from deepbench.core.progress import Activity, Progress
+from deepbench.judge.metrics import find_metric
 from deepbench.machine import describe, remembered
 from deepbench.machine.doctor import Load, LoadWatch
 from deepbench.machine.system import require_linux
@@ -135,6 +136,7 @@ def alternate(
     rounds: int | None = None,
     timeout_s: float | None = None,
     output: str | Path | None = None,
+    metric: str = "steady",
     progress: bool | Progress = False,
     **filters: Unpack[Filters],
 ) -> Comparison:
@@ -148,17 +150,17 @@ def alternate(
         rounds: exactly this many processes per case and side.
         timeout_s: seconds without a sign of life after which a case is given up.
         output: `mine` writes `mine.a.jsonl` and `mine.b.jsonl`; by default, files in the folder for temporary files.
+        metric: which time of each process is compared, as in `compare`.
         progress: True shows a progress bar.
         filters: which cases; see `Filters`.
     """
-
     stem = Path(output) if output is not None else temporary_path().with_suffix("")
     options = Options(mode, rounds, False, timeout_s)
     choices = builds.of_library(sides, make_choices(mode, **filters))
     with builds.sides(sides) as both, Turns.create(both, words_of(what), choices, options, stem) as turns:
         with shown(progress) as show:
             turns.run(show)
-        return turns.comparison()
+        return turns.comparison(find_metric(metric))
 
 
 def measure_limits(

@@ -19,6 +19,7 @@ from deepbench.cli.options import (
     choices_of,
     duration,
     is_trusted,
+    metric_option,
     one_of,
     print_libraries,
     seconds,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Measure the cases of FILE, alternating between its libraries and the current ones.",
 )
+@metric_option
 @click.option(
     "--trust",
     metavar="FILE",
@@ -82,6 +84,7 @@ def run(
     hostfile: str | None,
     ab: str | None,
     against: str | None,
+    metric: str,
     trust: str | None,
     budget: str | None,
     timeout: str | None,
@@ -131,7 +134,9 @@ def run(
     if ab or against:
         if (ab and against) or hostfile or budget or place is not None:
             raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
-        return _run_sides(words, filters, ab, against, trust, options, output, watch)
+        return _run_sides(words, filters, ab, against, metric, trust, options, output, watch)
+    if metric != "steady":
+        raise BadInput("--metric belongs to --ab and --against; deepbench compare takes it for two files")
     if trust is not None:
         raise BadInput("--trust FILE belongs to --against FILE, or to --resume")
     if hostfile and place is not None:
@@ -201,6 +206,7 @@ def _run_sides(
     filters: dict[str, Any],
     ab: str | None,
     against: str | None,
+    metric: str,
     trust: str | None,
     options: Options,
     output: str | None,
@@ -244,7 +250,7 @@ def _run_sides(
         except KeyboardInterrupt:
             console.print("interrupted; both files have everything measured so far", markup=False)
             code = EXIT_INTERRUPTED
-        comparison = turns.comparison()
+        comparison = turns.comparison(metric)
         if comparison.cases:
             print_text(comparison_report(comparison, names, full=False), None)
         else:

@@ -35,7 +35,7 @@ from deepbench.core.variables import (
     thread_variables,
     tuning,
 )
-from deepbench.judge import compare, heats
+from deepbench.judge import compare, heats, metrics
 from deepbench.machine import describe
 from deepbench.measuring.session import (
     Options,
@@ -328,9 +328,10 @@ class Turns:
         for session in self.sessions:
             session.close()
 
-    def comparison(self) -> compare.Comparison:
-        """What has been measured so far, compared."""
-        return compare.compare_files(*self.files)
+    def comparison(self, metric: str = metrics.STEADY) -> compare.Comparison:
+        """What has been measured so far, compared by this time of each process."""
+        a, b = (metrics.with_metric(file, metric) for file in self.files)
+        return compare.compare_files(a, b, metrics.MARGINS[metric][0])
 
     @property
     def files(self) -> tuple[ResultFile, ResultFile]:

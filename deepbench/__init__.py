@@ -17,6 +17,7 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from deepbench.api.comparing import compare, gate, rank
     from deepbench.api.conformance import conform, conformance
+    from deepbench.api.exporting import export
     from deepbench.api.filters import cases, operations
     from deepbench.api.foreign import import_results
     from deepbench.api.history import history
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "api.comparing": ("compare", "gate", "rank"),
     "api.conformance": ("conform", "conformance"),
+    "api.exporting": ("export",),
     "api.filters": ("cases", "operations"),
     "api.foreign": ("import_results",),
     "api.history": ("history",),
@@ -61,6 +63,7 @@ __all__ = [
     "data",
     "describe_machine",
     "diagnose",
+    "export",
     "fleet",
     "gate",
     "history",

@@ -24,6 +24,21 @@ Source = FileResults | str | Path
 # A slowdown that a gate ignores.
 GATE_MARGIN = 0.05
 
+STEADY = "steady"
+"""The metric that is compared by default: the usual call."""
+
+
+def of_metric(metric: str, *results: Any) -> list[Any]:
+    """The results with this time of each process; as they are for that of the usual call."""
+    return [r if metric == STEADY else r.of_metric(metric) for r in results]
+
+
+def margins_of(metric: str) -> tuple[float, float]:
+    """What `compare` and `gate` ignore by default."""
+    from deepbench.judge.metrics import MARGINS, find_metric
+
+    return MARGINS[find_metric(metric)]
+
 
 def opened(source: Any, skip_damaged: bool = False) -> Any:
     """The results of a source: of a path, those of its file."""
@@ -42,27 +57,35 @@ def pair(a: Any, b: Any, skip_damaged: bool = False) -> tuple[Any, Any]:
 
 
 def compare(
-    a: Source | ResultFile, b: Source | ResultFile, *, margin: float | None = None, unchecked: bool = False
+    a: Source | ResultFile,
+    b: Source | ResultFile,
+    *,
+    margin: float | None = None,
+    unchecked: bool = False,
+    metric: str = STEADY,
 ) -> Any:
     """Compare what two results have in common; ratios are b's time over a's.
 
     Args:
         a: the baseline.
         b: what is compared with it.
-        margin: differences below this share of the time do not matter; None: 2 %.
+        margin: differences below this share of the time do not matter; None: 2 %, or 10 % of another metric.
         unchecked: also compare times whose results were not checked.
+        metric: which time of a process: `steady` is its usual call; `first_call`, `creation`, `pack`, `convert`,
+            `optimize` and `compile` are others.
 
     Returns a `Comparison` of kernels; of trained applications, a list of `Pair`.
     """
-    first, second = pair(a, b)
-    return first.compare(second, margin, unchecked)
+    first, second = of_metric(metric, *pair(a, b))
+    return first.compare(second, margins_of(metric)[0] if margin is None else margin, unchecked)
 
 
 def gate(
     a: Source,
     b: Source,
     *,
-    margin: float = GATE_MARGIN,
+    margin: float | None = None,
+    metric: str = STEADY,
     rerun: bool = False,
     trusted: bool = False,
     unchecked: bool = False,
@@ -75,7 +98,8 @@ def gate(
     Args:
         a: before the change.
         b: after it.
-        margin: slowdowns below this share do not count.
+        margin: slowdowns below this share do not count; None: 5 %, or 15 % of another metric.
+        metric: which time of a process, as in `compare`.
         rerun: measure cases that look slower again, and judge them by that alone.
         trusted: with `rerun`, load the libraries whose paths a names: they run with the user's rights.
         unchecked: also compare times whose results were not checked.
@@ -83,7 +107,10 @@ def gate(
         on_rerun: is called with the cases that are measured again.
         on_load: is called with the libraries that are loaded because a file names them, and with this file.
     """
-    first, second = pair(a, b, skip_damaged)
+    if metric != STEADY and rerun:
+        raise BadInput("--rerun measures usual calls again; leave out --metric")
+    first, second = of_metric(metric, *pair(a, b, skip_damaged))
+    margin = margins_of(metric)[1] if margin is None else margin
     found: Gated = replace(first.gate(second, margin, unchecked), gaps=[*first.gaps, *second.gaps])
     if rerun and not isinstance(first, Results):
         first.refuse("--rerun measures kernels again; train again instead")

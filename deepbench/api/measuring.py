@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from deepbench.api.filters import Filters, What, make_choices, plan_cases, words_of
 from deepbench.api.results import Results
 from deepbench.core.progress import Activity, Progress
+from deepbench.judge.metrics import find_metric
 from deepbench.machine import describe, remembered
 from deepbench.machine.doctor import Load, LoadWatch
 from deepbench.machine.system import require_linux
-from deepbench.measuring import probes
+from deepbench.measuring import builds, probes
 from deepbench.measuring.session import Options, Session
-from deepbench.measuring.sides import Turns, names_of_sides, parse_sides, same_libraries, sides_of_file
+from deepbench.measuring.sides import Turns, names_of_sides, same_libraries, sides_of_file
 from deepbench.reporting.progress import Bar, shown
 from deepbench.results.file import default_path
 
@@ -39,12 +40,12 @@ __all__ = [
     "Session",
     "Turns",
     "alternate",
+    "builds",
     "default_path",
     "limit_tables",
     "measure",
     "measure_limits",
     "names_of_sides",
-    "parse_sides",
     "resume",
     "run_session",
     "same_libraries",
@@ -138,28 +139,31 @@ def alternate(
     rounds: int | None = None,
     timeout_s: float | None = None,
     output: str | Path | None = None,
+    metric: str = "steady",
     progress: bool | Progress = False,
     **filters: Unpack[Filters],
 ) -> Comparison:
     """Measure two sides in turn, which is more certain than one after the other, and compare them.
 
     Args:
-        sides: `NAME=ONE,OTHER`, where NAME is `threads`, `backend`, a setting of cases, or an environment VARIABLE.
+        sides: `NAME=ONE,OTHER`, where NAME is `threads`, `backend`, a setting of cases, or an environment VARIABLE; or
+            two builds of a library: `openblas=old.whl,new.whl`, also folders or files, or `openblas==0.3.30,0.3.33`.
         what: what to measure, as in `cases`.
         mode: as in `measure`, and so are `rounds`, `timeout_s` and `progress`.
         rounds: exactly this many processes per case and side.
         timeout_s: seconds without a sign of life after which a case is given up.
         output: `mine` writes `mine.a.jsonl` and `mine.b.jsonl`; by default, files in the folder for temporary files.
+        metric: which time of each process is compared, as in `compare`.
         progress: True shows a progress bar.
         filters: which cases; see `Filters`.
     """
-
     stem = Path(output) if output is not None else temporary_path().with_suffix("")
     options = Options(mode, rounds, False, timeout_s)
-    with Turns.create(parse_sides(sides), words_of(what), make_choices(mode, **filters), options, stem) as turns:
+    choices = builds.of_library(sides, make_choices(mode, **filters))
+    with builds.sides(sides) as both, Turns.create(both, words_of(what), choices, options, stem) as turns:
         with shown(progress) as show:
             turns.run(show)
-        return turns.comparison()
+        return turns.comparison(find_metric(metric))
 
 
 def measure_limits(

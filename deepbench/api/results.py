@@ -233,6 +233,10 @@ class FileResults(ABC):
         """What differs from another file of the same kind; ratios are its times over those of this one."""
         self.refuse("compare takes files of kernels or of trained applications")
 
+    def of_metric(self, metric: str) -> Self:
+        """The same with another time of each process in the place of its samples, such as that of the first call."""
+        self.refuse("--metric is for files of kernels")
+
     def comparison(self, other: Any, margin: float, unchecked: bool, full: bool) -> Report:
         """What `deepbench compare` prints."""
         self.refuse("compare takes files of kernels or of trained applications")
@@ -519,6 +523,12 @@ class Results(FileResults):
 
         drift = selftest.between_files(self.file, other.file)
         return compare_files(self.file, other.file, MARGIN if margin is None else margin, unchecked, drift)
+
+    def of_metric(self, metric: str) -> Self:
+        """The same with another time of each process in the place of its samples; `judge.metrics` has the names."""
+        from deepbench.judge.metrics import find_metric, with_metric
+
+        return type(self)(with_metric(self.file, find_metric(metric)))
 
     def comparison(self, other: Any, margin: float, unchecked: bool, full: bool) -> Report:
         """What `deepbench compare` prints. `BadInput` without a case in common."""

@@ -100,6 +100,7 @@ class AOCL(Backend):
     title = "AOCL"
     loads_at_once = True
     path_variable = "DEEPBENCH_AOCL_PATH"
+    package = "aoclda"
     thread_variables = ("BLIS_NUM_THREADS", "AOCLSPARSE_NUM_THREADS")
     override_variables = ("BLIS_JC_NT", "BLIS_PC_NT", "BLIS_IC_NT", "BLIS_JR_NT", "BLIS_IR_NT")
     tuning_variables = ("BLIS_*", "AOCL_*", "AOCLSPARSE_*")

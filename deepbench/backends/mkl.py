@@ -90,6 +90,7 @@ class MKL(Backend):
     title = "MKL"
     loads_at_once = True
     path_variable = "DEEPBENCH_MKL_PATH"
+    package = "mkl"
     thread_variables = ("MKL_NUM_THREADS",)
     override_variables = ("MKL_DOMAIN_NUM_THREADS", "MKL_THREADING_LAYER", "MKL_INTERFACE_LAYER")
     fixed_variables: ClassVar[Mapping[str, str]] = {"MKL_DYNAMIC": "FALSE"}

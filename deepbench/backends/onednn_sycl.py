@@ -45,6 +45,7 @@ class OneDNNSycl(OneDNNBackend, DeviceBackend):
     loads_at_once = False
     reaches_shared = (devices.CPU, devices.XPU)
     path_variable = "DEEPBENCH_ONEDNN_SYCL_PATH"
+    package = None  # whose versions are not those of oneDNN
     tuning_variables = (
         *("ONEDNN_*", "DNNL_*", "SYCL_*", "ONEAPI_DEVICE_SELECTOR", "UR_L0_*", "ZE_AFFINITY_MASK"),
         *("DPCPP_CPU_*", "CL_CONFIG_*"),

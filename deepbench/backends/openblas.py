@@ -25,6 +25,7 @@ class OpenBLAS(Backend):
     title = "OpenBLAS"
     loads_at_once = True
     path_variable = "DEEPBENCH_OPENBLAS_PATH"
+    package = "scipy-openblas64"
     thread_variables = ("OPENBLAS_NUM_THREADS",)
     override_variables = ("GOTO_NUM_THREADS", "OPENBLAS_MAIN_FREE")
     tuning_variables = (

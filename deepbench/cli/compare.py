@@ -8,17 +8,16 @@ import click
 
 from deepbench.api.text import BadInput
 from deepbench.cli.console import print_text, warn_of_gaps
-from deepbench.cli.options import form_options, share, skip_damaged_option
+from deepbench.cli.options import form_options, metric_option, share, skip_damaged_option
 from deepbench.cli.root import HELP, cli
-
-DEFAULT_MARGIN = "2%"
 
 
 @cli.command(context_settings=HELP, short_help="Compare two result files, or a file with published results.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B", required=False)
 @click.option("--all", "among_all", is_flag=True, help="Instead of B: all published machines, one line each.")
-@click.option("--margin", metavar="P", default=DEFAULT_MARGIN, help="Ignore differences below P (default 2%).")
+@click.option("--margin", metavar="P", help="Ignore differences below P (default 2%, of another metric 10%).")
+@metric_option
 @click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
 @click.option("--full", is_flag=True, help="List all cases, also those that are the same or undecided.")
 @skip_damaged_option
@@ -27,7 +26,8 @@ def compare(
     first: str,
     second: str | None,
     among_all: bool,
-    margin: str,
+    margin: str | None,
+    metric: str,
     unchecked: bool,
     full: bool,
     skip_damaged: bool,
@@ -46,14 +46,15 @@ def compare(
       deepbench run gemm m=1760 n=128 k=1760 --ab threads=1,2
     """
     if second is None or among_all or not os.path.exists(second):
-        if unchecked or full or margin != DEFAULT_MARGIN:
-            raise BadInput("--margin, --unchecked and --full are for two files, not for published times")
+        if unchecked or full or margin or metric != "steady":
+            raise BadInput("--margin, --metric, --unchecked and --full are for two files, not for published times")
         _compare_published(first, second, among_all, form, skip_damaged)
         return
-    from deepbench.api.comparing import pair
+    from deepbench.api.comparing import margins_of, of_metric, pair
 
-    results, other = pair(first, second, skip_damaged)
-    report = results.comparison(other, share("--margin", margin), unchecked, full)
+    allowed = share("--margin", margin) if margin else margins_of(metric)[0]
+    results, other = of_metric(metric, *pair(first, second, skip_damaged))
+    report = results.comparison(other, allowed, unchecked, full)
     for file in (results, other):
         warn_of_gaps(file)
     print_text(report, form)

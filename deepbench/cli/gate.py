@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from deepbench.api.text import BadInput, replacing, require_no_results
-from deepbench.cli.options import is_trusted, print_libraries, share, skip_damaged_option
+from deepbench.cli.options import is_trusted, metric_option, print_libraries, share, skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import say, warn
 
@@ -16,7 +16,8 @@ from deepbench.cli.streams import say, warn
 @cli.command(context_settings=HELP, short_help="Fail if any case is slower in B than in A.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--margin", metavar="P", default="5%", help="Ignore slowdowns below P (default 5%).")
+@click.option("--margin", metavar="P", help="Ignore slowdowns below P (default 5%, of another metric 15%).")
+@metric_option
 @click.option("--rerun", is_flag=True, help="Measure cases that look slower again, and judge them by that alone.")
 @click.option("--trust", metavar="A", help="With --rerun: load the libraries whose paths A names.")
 @click.option("--unchecked", is_flag=True, help="Also compare times whose results were not checked.")
@@ -26,7 +27,8 @@ from deepbench.cli.streams import say, warn
 def gate(
     first: str,
     second: str,
-    margin: str,
+    margin: str | None,
+    metric: str,
     rerun: bool,
     trust: str | None,
     unchecked: bool,
@@ -49,7 +51,8 @@ def gate(
         require_no_results(Path(output))  # now, and not after measuring again
     if trust is not None and not rerun:
         raise BadInput("--trust A belongs to --rerun: without it, no library is loaded")
-    allowed, trusted, watch = share("--margin", margin), is_trusted(first, trust), LoadWatch()
+    allowed = share("--margin", margin) if margin else None
+    trusted, watch = is_trusted(first, trust), LoadWatch()
 
     def announce(cases: Sequence[str]) -> None:
         say(f"measuring {len(cases)} flagged case{'s' if len(cases) > 1 else ''} again")
@@ -60,6 +63,7 @@ def gate(
         first,
         second,
         margin=allowed,
+        metric=metric,
         rerun=rerun,
         trusted=trusted,
         unchecked=unchecked,

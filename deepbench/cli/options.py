@@ -116,6 +116,14 @@ skip_damaged_option = click.option(
 )
 
 
+metric_option = click.option(
+    "--metric",
+    metavar="M",
+    default="steady",
+    help="Which time of a process: steady (default), first_call, creation, pack, convert, optimize or compile.",
+)
+
+
 price_option = click.option(
     "--price", "prices", multiple=True, metavar="NAME=N/h", help="The price of a machine. Repeatable."
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from deepbench.cli.options import (
     choices_of,
     duration,
     is_trusted,
+    metric_option,
     one_of,
     print_libraries,
     seconds,
@@ -49,14 +51,16 @@ if TYPE_CHECKING:
 @click.option(
     "--ab",
     metavar="NAME=A,B",
-    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE. "
-    "-o mine writes mine.a.jsonl and mine.b.jsonl.",
+    help="Alternate between two values of a setting, of threads or backend, or of an environment VARIABLE; or between "
+    "two builds: openblas=old.whl,new.whl (also folders or files), openblas==0.3.30,0.3.33. -o mine writes "
+    "mine.a.jsonl and mine.b.jsonl.",
 )
 @click.option(
     "--against",
     metavar="FILE",
     help="Measure the cases of FILE, alternating between its libraries and the current ones.",
 )
+@metric_option
 @click.option(
     "--trust",
     metavar="FILE",
@@ -82,6 +86,7 @@ def run(
     hostfile: str | None,
     ab: str | None,
     against: str | None,
+    metric: str,
     trust: str | None,
     budget: str | None,
     timeout: str | None,
@@ -98,6 +103,7 @@ def run(
       deepbench run deepbench/train --backend mkl,onednn -o train.jsonl
       deepbench run my_problems.csv --set weights=plain,packed --threads 1,2
       deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine
+      deepbench run --ab openblas==0.3.30,0.3.33 quick -o mine
       deepbench run --resume -o train.jsonl
     """
     from deepbench.api.filters import needs_groups, plan_cases
@@ -131,7 +137,9 @@ def run(
     if ab or against:
         if (ab and against) or hostfile or budget or place is not None:
             raise BadInput("--ab and --against stand alone: one of them, on one host, without --budget")
-        return _run_sides(words, filters, ab, against, trust, options, output, watch)
+        return _run_sides(words, filters, ab, against, metric, trust, options, output, watch)
+    if metric != "steady":
+        raise BadInput("--metric belongs to --ab and --against; deepbench compare takes it for two files")
     if trust is not None:
         raise BadInput("--trust FILE belongs to --against FILE, or to --resume")
     if hostfile and place is not None:
@@ -201,19 +209,22 @@ def _run_sides(
     filters: dict[str, Any],
     ab: str | None,
     against: str | None,
+    metric: str,
     trust: str | None,
     options: Options,
     output: str | None,
     watch: LoadWatch,
 ) -> int:
     """Measure two sides in turn and print their comparison."""
-    from deepbench.api.measuring import Turns, names_of_sides, parse_sides, same_libraries, sides_of_file
+    from deepbench.api.measuring import Turns, builds, names_of_sides, same_libraries, sides_of_file
     from deepbench.api.results import comparison_report, load_kernels, results_of
     from deepbench.cli.console import make_console, print_head, print_labelled, print_load, print_text, progress_bar
 
-    trusted = is_trusted(against, trust)
+    trusted, stack = is_trusted(against, trust), ExitStack()
+    chosen = choices_of(filters, options.mode)
     if ab is not None:
-        both, cases = parse_sides(ab), words or ("quick",)
+        chosen = builds.of_library(ab, chosen)
+        both, cases = stack.enter_context(builds.sides(ab)), words or ("quick",)
     elif words or any(filters.values()):
         raise BadInput("--against takes its cases from the file; leave out words and filters")
     else:
@@ -223,7 +234,7 @@ def _run_sides(
     stem = Path(output.removesuffix(".jsonl")) if output else Path(f"deepbench-{_stamp()}")
     console = make_console()
     go_on_without_output(f"all results still go to {stem}.a.jsonl and {stem}.b.jsonl")
-    with Turns.create(both, cases, choices_of(filters, options.mode), options, stem) as turns:
+    with stack, Turns.create(both, cases, chosen, options, stem) as turns:
         rounds = turns.files[0].header["plan"]["rounds"]
         names = names_of_sides(both, turns.files)
         for side, file in zip(both, turns.files, strict=True):
@@ -242,7 +253,7 @@ def _run_sides(
         except KeyboardInterrupt:
             console.print("interrupted; both files have everything measured so far", markup=False)
             code = EXIT_INTERRUPTED
-        comparison = turns.comparison()
+        comparison = turns.comparison(metric)
         if comparison.cases:
             print_text(comparison_report(comparison, names, full=False), None)
         else:

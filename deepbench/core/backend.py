@@ -111,7 +111,9 @@ class Backend(ABC):
 
     # Environment variables of this library alone. Those of shared runtimes such as OpenMP are in `core/variables.py`.
     path_variable: str | None = None
-    """Names the file to load, such as `DEEPBENCH_MKL_PATH`."""
+    """Names the file to load, or a folder that has it, such as `DEEPBENCH_MKL_PATH`."""
+    package: ClassVar[str | None] = None
+    """The package that contains the library, such as `mkl`, whose versions are those of the library."""
     thread_variables: ClassVar[tuple[str, ...]] = ()
     """Set to the number of threads of the case, such as `MKL_NUM_THREADS`."""
     override_variables: ClassVar[tuple[str, ...]] = ()

@@ -1,8 +1,8 @@
-"""Results of other programs: one file per format, and what all formats share.
+"""Formats of other programs: one file per format, and what all formats share.
 
-A format recognizes a text as its own and extracts cases and times from it; here, these become the records of a result
-file. Answers were not checked by deepbench, so these records are `unchecked`. Whatever has no corresponding case is
-reported and skipped.
+A format to import (`Format`) recognizes a text as its own and extracts cases and times from it; here, these become the
+records of a result file. Answers were not checked by deepbench, so these records are `unchecked`. Whatever has no
+corresponding case is reported and skipped. A format to export (`ExportFormat`) writes our results for another program.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from deepbench.core import registry
+from deepbench.core.aliases import did_you_mean
 from deepbench.core.case import Case, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.foreign_text import plain_lines, read_text
@@ -25,6 +26,7 @@ from deepbench.core.json_lines import sanitized
 from deepbench.core.version import VERSION
 from deepbench.plan.modes import DEFAULT
 from deepbench.plan.suites import read_suite
+from deepbench.results.exported import ExportedCase, ExportedFile
 from deepbench.results.file import Store
 from deepbench.results.record import SCHEMA, Header, LibraryFacts, Record, Source, make_record
 from deepbench.results.schema import schema_error
@@ -129,9 +131,71 @@ class Format(ABC):
         """The cases in the text; `BadInput` if it lacks something that `options` can provide."""
 
 
+@dataclass(frozen=True)
+class ExportOptions:
+    """What the user adds: the state of the code that was measured; None where it is not given."""
+
+    output: str = "results"
+    """The path of the output, as files that name each other write it."""
+    commit: str | None = None
+    branch: str | None = None
+    repository: str | None = None
+    """`owner/name`."""
+
+
+@dataclass
+class Export:
+    """What a format has written."""
+
+    texts: dict[str, str]
+    """By the name of each file, relative to the output; `""` is the output itself."""
+    left_out: list[str] = field(default_factory=list)
+    """Cases that are not in it, each with the reason."""
+
+
+class ExportFormat(ABC):
+    """A format that another program reads. Subclass it, and end the file with `FORMAT = MyFormat()`."""
+
+    name: str
+    """As `deepbench export --to` has it."""
+    about: str
+    """Which program reads it, and as what."""
+    suffix: str
+    """Of the output; empty: the output is a folder, or several files that begin with its name."""
+    takes_several = False
+    """Whether it has a place for several result files, from the earliest to the latest."""
+
+    @abstractmethod
+    def write_results(self, files: Sequence[ExportedFile], options: ExportOptions) -> Export:
+        """The text of the output. What the format cannot mark as disturbed is left out."""
+
+    def certain(self, file: ExportedFile, export: Export) -> Iterator[tuple[ExportedCase, float]]:
+        """Cases on whose time a conclusion may rest, with this time; the others are put among those left out."""
+        for case in file.cases:
+            if case.time_s is None:
+                export.left_out.append(f"{case.text}: {case.reason or case.status}")
+            elif case.disturbed:
+                export.left_out.append(f"{case.text}: other programs disturbed it, and the format has no mark for that")
+            else:
+                yield case, case.time_s
+
+
 def formats() -> dict[str, Format]:
-    """All formats by name."""
-    return registry.registered("formats")
+    """All formats to import, by name."""
+    return {name: found for name, found in registry.registered("formats").items() if isinstance(found, Format)}
+
+
+def export_formats() -> dict[str, ExportFormat]:
+    """All formats to export, by name."""
+    return {name: found for name, found in registry.registered("formats").items() if isinstance(found, ExportFormat)}
+
+
+def find_export_format(name: str) -> ExportFormat:
+    """The format to export with this name; `BadInput` for any other word."""
+    known = export_formats()
+    if name not in known:
+        raise BadInput(f"--to is {', '.join(known)}, found {shorten(name)}{did_you_mean(name, list(known))}")
+    return known[name]
 
 
 def recognize(text: str) -> Format:

@@ -12,6 +12,7 @@ import random
 import re
 import secrets
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ from deepbench.core.variables import (
     thread_variables,
     tuning,
 )
-from deepbench.judge import compare, heats
+from deepbench.judge import compare, heats, metrics
 from deepbench.machine import describe
 from deepbench.measuring.session import (
     Options,
@@ -70,6 +71,8 @@ class Side:
     """`threads`, `backend`, or a setting of cases."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables of the workers; an empty text removes the variable."""
+    build: str | None = None
+    """What the user calls the library that it loads, such as `openblas 0.3.30`."""
 
     @property
     def libraries(self) -> dict[str, str]:
@@ -79,6 +82,8 @@ class Side:
     @property
     def words(self) -> str:
         """Such as `threads=1`."""
+        if self.build is not None:
+            return self.build
         words = [f"{n}={v}" if v else f"without {n}" for n, v in {**self.choices, **self.environment}.items()]
         return ", ".join(words) or "unchanged"
 
@@ -279,14 +284,25 @@ def is_decided(difference: stats.Difference, margin: float) -> bool:
 class Turns:
     """Both sides of a comparison: two sessions whose rounds take turns. Use as a context manager."""
 
-    def __init__(self, sides: tuple[Side, Side], sessions: tuple[Session, Session], pairs: list[Pair]) -> None:
-        self.sides, self.sessions, self.pairs = sides, sessions, pairs
+    def __init__(
+        self, sides: tuple[Side, Side], sessions: tuple[Session, Session], pairs: list[Pair], margin: float
+    ) -> None:
+        self.sides, self.sessions, self.pairs, self.margin = sides, sessions, pairs, margin
 
     @classmethod
     def create(
-        cls, sides: tuple[Side, Side], words: Sequence[str], choices: Choices, options: Options, stem: Path
+        cls,
+        sides: tuple[Side, Side],
+        words: Sequence[str],
+        choices: Choices,
+        options: Options,
+        stem: Path,
+        margin: float = compare.MARGIN,
     ) -> Turns:
-        """Two new result files, `<stem>.a.jsonl` and `<stem>.b.jsonl`."""
+        """Two new result files, `<stem>.a.jsonl` and `<stem>.b.jsonl`.
+
+        A case is measured until its difference is known to be inside or outside the margin.
+        """
         entries, choices = read_chosen(words, choices)
         threads = describe.default_threads()
         planned = [expand(entries, side.applied(choices), threads) for side in sides]
@@ -303,7 +319,7 @@ class Turns:
                 stack.callback(sessions[-1].discard)  # if the other side cannot be measured
             stack.pop_all()
         sessions[1].share_limits(sessions[0])
-        return cls(sides, (sessions[0], sessions[1]), pairs)
+        return cls(sides, (sessions[0], sessions[1]), pairs, margin)
 
     def __enter__(self) -> Turns:
         return self
@@ -312,24 +328,30 @@ class Turns:
         for session in self.sessions:
             session.close()
 
-    def comparison(self) -> compare.Comparison:
-        """What has been measured so far, compared."""
-        return compare.compare_files(*self.files)
+    def comparison(self, metric: str = metrics.STEADY) -> compare.Comparison:
+        """What has been measured so far, compared by this time of each process."""
+        a, b = (metrics.with_metric(file, metric) for file in self.files)
+        return compare.compare_files(a, b, metrics.MARGINS[metric][0])
 
     @property
     def files(self) -> tuple[ResultFile, ResultFile]:
         """What both sides have so far."""
         return self.sessions[0].file, self.sessions[1].file
 
-    def run(self, progress: Progress = no_progress) -> None:
-        """Measure round after round, both sides of a pair one after the other in random order, until all is decided."""
+    def run(self, progress: Progress = no_progress, ends: float | None = None) -> None:
+        """Measure round after round, both sides of a pair one after the other in random order, until all is decided.
+
+        With `ends`, a time of `time.monotonic`, no measurement begins later, but every pair is measured once.
+        """
         plan = self.files[0].header["plan"]
         rounds, seed = Rounds(**plan["rounds"]), plan["order_seed"]
         done = 0
         for session in self.sessions:  # the second one adds what the first one did not need
             session.probe(session.cases)
-        while batch := queue(self.pairs, *self.files, rounds, seed, compare.MARGIN):
+        while batch := queue(self.pairs, *self.files, rounds, seed, self.margin):
             for i, (pair, number) in enumerate(batch):
+                if ends is not None and number > 1 and time.monotonic() >= ends:
+                    return
                 left = len(batch) * (1 + max(0, rounds.least - number)) - i
                 progress(Activity(f"round {number}  {pair.a.text}", done, done + left))
                 measure_together([(self.sessions[0], pair.a, number), (self.sessions[1], pair.b, number)])

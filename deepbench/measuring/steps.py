@@ -279,7 +279,9 @@ def prepare(request: Request, buffers: Buffers) -> Prepared:
     """A kernel for each set of buffers, with the outputs as a kernel must find them."""
     op, case, sets = request.op, request.case, buffers.sets
     request.backend.earlier_choice = request.choice
+    start = perf_counter()
     first = request.backend.prepare(case, sets[0])
+    creation_s = perf_counter() - start
     private = sorted(set(first.private_buffers) - set(op.weights))
     if case.settings["cache"] == "weights" and private:
         raise errors.Unsupported(f"the library copies {', '.join(private)}, so more than the weights would be cold")
@@ -289,7 +291,7 @@ def prepare(request: Request, buffers: Buffers) -> Prepared:
     _reset(request, sets, kernels)
     first_timer, loop = callloop.timer(first)
     timer = first_timer if len(kernels) == 1 else callloop.timer(in_turn(kernels))[0]
-    notes, warnings = op.facts(case) | first.notes, loop_warnings(first)
+    notes, warnings = {**op.facts(case), "creation_s": float(f"{creation_s:.4g}"), **first.notes}, loop_warnings(first)
     if (computes_in := first.notes.get("computes_in")) is not None:
         text = f"the library converts, and computes this case of {case.precision.name} in {computes_in}"
         warnings.append(RecordWarning(code="converted", text=text))

@@ -39,6 +39,7 @@ class OneDNNBackend(Backend):
     loads_at_once = True
     path_variable = "DEEPBENCH_ONEDNN_PATH"
     tuning_variables: ClassVar[tuple[str, ...]] = ("ONEDNN_*", "DNNL_*")
+    package: ClassVar[str | None] = "onednn-cpu-gomp"
 
     def open(self) -> dict[str, Any]:
         from deepbench.native.onednn import OneDNN

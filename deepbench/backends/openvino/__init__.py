@@ -73,6 +73,7 @@ class OpenVINOBackend(Backend):
     title = "OpenVINO"
     default = False
     path_variable = "DEEPBENCH_OPENVINO_PATH"
+    package = "openvino"
     tuning_variables = ("OV_CPU_*", "ONEDNN_*", "DNNL_*")
     target = "CPU"
     """The device as OpenVINO names it."""

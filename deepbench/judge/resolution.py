@@ -1,0 +1,53 @@
+"""How small a slowdown can this machine see now? From a run whose two sides are the same build.
+
+Equal sides show two things: whether the gate calls a case slower although nothing has changed, and how wide the
+interval of each ratio is. A slowdown that is smaller than this width can neither be found nor be excluded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from deepbench.judge import gate
+from deepbench.judge.compare import Comparison
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What equal sides show."""
+
+    cases: int
+    """How many have an interval."""
+    undecided: int
+    """How many have none: too few processes, or disturbed."""
+    share: float | None
+    """The median over the cases of the largest slowdown that their intervals allow; None where most have none."""
+    alarms: tuple[str, ...]
+    """Cases that the gate would call slower."""
+
+    def why_not(self, margin: float) -> str | None:
+        """Why a gate with this margin would mislead here; None if it would not."""
+        if self.alarms:
+            return f"two equal builds differ here: {self.alarms[0]} would be called slower"
+        if self.share is None:
+            return f"other programs disturb this machine: {self.undecided} of {self.cases + self.undecided} cases say nothing"
+        if self.share > margin:
+            return (
+                f"this machine can tell a slowdown of {self.share:.1%} and more at present, and the margin is {margin:.1%}"
+            )
+        return None
+
+
+def resolution(comparison: Comparison, margin: float) -> Resolution:
+    """Of the comparison of two equal sides."""
+    verdict = gate.judge(comparison, margin)
+    widths, undecided = [], 0
+    for case in comparison.cases:
+        if case.withheld or case.interval is None:
+            undecided += 1
+        else:
+            low, high = case.interval
+            widths.append(max(high - 1, 1 / low - 1))
+    share = median(widths) if len(widths) > undecided else None
+    return Resolution(len(widths), undecided, share, tuple(c.case for c in verdict.of(gate.REGRESSION)))

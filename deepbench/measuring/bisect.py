@@ -1,0 +1,122 @@
+"""Is a build of a library slower than a good one? One question of a bisection: both sides in turn, until it is decided.
+
+    versions       builds that are installed from packages, asked in the order of `judge.bisection`
+    commits        `git bisect` asks, and calls this for each commit (`measuring/commits.py`)
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepbench.core.backend import Backend
+from deepbench.core.errors import BadInput, DeepBenchError
+from deepbench.core.progress import Progress, no_progress
+from deepbench.judge import gate
+from deepbench.judge.bisection import Answer, Search
+from deepbench.measuring import builds
+from deepbench.measuring.session import Options
+from deepbench.measuring.sides import Side, Turns
+from deepbench.plan.cases import Choices
+
+# Slowdowns below this share do not count.
+MARGIN = 0.03
+
+# Of all versions that are named, at most so many are asked about: each is a download.
+MOST_VERSIONS = 200
+
+ANSWERS: dict[str, Answer] = {gate.PASSED: "good", gate.REGRESSION: "bad", gate.CANNOT_TELL: "skip"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is measured for every state."""
+
+    backend: Backend
+    words: Sequence[str]
+    """Cases or suites."""
+    choices: Choices
+    options: Options
+    margin: float = MARGIN
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A state that was asked about."""
+
+    state: str
+    answer: Answer
+    sentences: list[str]
+    """Why."""
+
+
+def ask(question: Question, good: Path, other: Path, state: str, progress: Progress = no_progress) -> Asked:
+    """Whether the library at `other` is slower than the one at `good`."""
+    variable = str(question.backend.path_variable)
+    sides = Side("a", environment={variable: str(good)}), Side("b", environment={variable: str(other)})
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="deepbench-bisect-", ignore_cleanup_errors=True) as folder,
+            Turns.create(
+                sides, question.words, question.choices, question.options, Path(folder, "sides"), question.margin
+            ) as turns,
+        ):
+            turns.run(progress)
+            verdict = gate.judge(turns.comparison(), question.margin)
+    except BadInput:
+        raise
+    except DeepBenchError as error:
+        return Asked(state, "skip", [str(error)])
+    if not verdict.cases:
+        return Asked(state, "skip", ["no case has a time on both sides"])
+    # A case that the good build computes and this one does not is no slowdown: it may be another defect.
+    if any(c.is_lost for c in verdict.of(gate.REGRESSION)) and not any(
+        not c.is_lost for c in verdict.of(gate.REGRESSION)
+    ):
+        return Asked(state, "skip", gate.sentences(verdict))
+    return Asked(state, ANSWERS[verdict.verdict], gate.sentences(verdict))
+
+
+def versions(
+    question: Question,
+    names: Sequence[str],
+    told: Callable[[Asked], None],
+    progress: Progress = no_progress,
+) -> tuple[Search, list[Asked]]:
+    """Search among versions of the package of a library, the first of which is good and the last one bad.
+
+    `told` is called after each answer. `BadInput` where the last version is not slower than the first.
+    """
+    if not 2 <= len(names) <= MOST_VERSIONS:
+        raise BadInput(f"a bisection needs 2 to {MOST_VERSIONS} versions, found {len(names)}")
+    search, asked = Search(len(names)), list[Asked]()
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deepbench-builds-")))
+        good = builds.installed(question.backend, names[0], root / "good")
+
+        def answer(state: int, reference: Path, folder: str) -> Asked:
+            try:
+                other = builds.installed(question.backend, names[state], root / folder)
+            except BadInput as error:  # yanked, or not for this platform
+                found = Asked(names[state], "skip", [str(error)])
+            else:
+                found = ask(question, reference, other, names[state], progress)
+            asked.append(found)
+            told(found)
+            return found
+
+        last = answer(len(names) - 1, good, "last")
+        if last.answer != "bad":
+            why = "is not slower than" if last.answer == "good" else "could not be told from"
+            raise BadInput(f"{names[-1]} {why} {names[0]}, so there is nothing to search: {last.sentences[0]}")
+        while (state := search.next()) is not None:
+            search.tell(state, answer(state, good, f"{state}").answer)
+        if search.bad - search.good == 1 and (search.good, search.bad) != (0, len(names) - 1):
+            # The answers were each next to the first version. The two neighbors are measured next to each other.
+            before = root / (f"{search.good}" if search.good else "good")
+            confirmed = answer(search.bad, before, f"confirm-{search.bad}")
+            asked[-1] = Asked(f"{names[search.bad]} next to {names[search.good]}", confirmed.answer, confirmed.sentences)
+    return search, asked

@@ -20,8 +20,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from deepbench.measuring.session import Options
 from deepbench.measuring.sides import Side, Turns
@@ -47,11 +46,14 @@ def products(count: int) -> list[str]:
 
 def measure(percent: int, cases: list[str], heats: int, target: Path, libraries: dict[int, Path], ends: float) -> None:
     """One amount: two files."""
-    sides = [Side(name, environment={"DEEPBENCH_OPENBLAS_PATH": str(p)}) for name, p in zip("ab", libraries.values())]
+    sides = [Side(name, environment={"DEEPBENCH_OPENBLAS_PATH": str(p)}) for name, p in zip("ab", libraries.values(), strict=True)]
     words = [word for case in cases for word in case.split()]
     with tempfile.TemporaryDirectory() as folder:
         stem = Path(folder, "sides")
-        with Turns.create((sides[0], sides[1]), words, Choices(), Options("default", heats), stem) as turns, Bar() as bar:
+        with (
+            Turns.create((sides[0], sides[1]), words, Choices(), Options("default", heats), stem) as turns,
+            Bar() as bar,
+        ):
             turns.run(bar, ends)
         for name in "ab":
             content = Path(f"{stem}.{name}.jsonl").read_bytes()

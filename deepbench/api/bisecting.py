@@ -86,11 +86,11 @@ def bisect_versions(
 
 def is_slower(asking: Question, good: str | Path, library: str | Path, progress: Progress) -> Asked:
     """Whether one file or folder of a library is slower than a good one: the answer is good, bad or skip."""
-    paths = [Path(name).resolve() for name in (good, library)]
-    for path in paths:
+    first, second = Path(good).resolve(), Path(library).resolve()
+    for path in (first, second):
         if not path.exists():
             raise BadInput(f"{path} does not exist; wanted the file of a library, or a folder that has it")
-    return measured.ask(asking, *paths, str(library), progress)
+    return measured.ask(asking, first, second, str(library), progress)
 
 
 def bisect_commits(

@@ -71,7 +71,9 @@ def bisect(
     if commits:
         if not build or not library:
             raise BadInput("--commits needs --build COMMAND and --library FILE, the file that the command makes")
-        return _commits(repository, commits, build, library, _step_words(words, backend, margin, rounds, quick, filters))
+        return _commits(
+            repository, commits, build, library, _step_words(words, backend, margin, rounds, quick, filters)
+        )
     console = make_console()
     if step:
         if not good_library or not library:
@@ -87,7 +89,9 @@ def bisect(
         return 2
     say(f"the first slower version is {found.bad[0]}; {found.good} is not slower")
     if not found.is_confirmed:
-        say(f"but next to {found.good} alone this was not seen again: measure more ({count(len(found.asked), 'answer')})")
+        say(
+            f"but next to {found.good} alone this was not seen again: measure more ({count(len(found.asked), 'answer')})"
+        )
         return 2
     return 0
 

@@ -36,7 +36,7 @@ def ci(
       deepbench ci --ab openblas==0.3.30,0.3.33 quick
       deepbench ci --ab onednn=base/libdnnl.so,head/libdnnl.so conv --budget 5min --margin 3%
     """
-    from deepbench.api.ci import run_job, texts
+    from deepbench.api.ci import BUDGET_S, run_job, texts
     from deepbench.api.measuring import LoadWatch
 
     mode, watch = ("quick" if quick else "default"), LoadWatch()
@@ -46,7 +46,7 @@ def ci(
         warn(f"busy: {busy}")
     console = make_console(to_read=True)
     with progress_bar(console) as bar:
-        job = run_job(ab, words or ("quick",), chosen, folder, seconds, allowed, mode, bar)
+        job = run_job(ab, words or ("quick",), chosen, folder, seconds or BUDGET_S, allowed, mode, bar)
     say(texts.sentence(job.verdict))
     for case in job.verdict.outcome.cases if job.verdict.outcome else ():
         if case.verdict != "passed":

@@ -1,4 +1,4 @@
-"""Which of many states of a library is the first that is slower, in a number of questions that grows with the logarithm.
+"""Which of many states of a library is the first slower one, in a number of questions that grows with the logarithm.
 
 States are in their order of time. The first one is good and the last one is bad. A state that cannot be judged, because
 it does not build or because its measurements do not decide, is skipped: its neighbors are asked instead.

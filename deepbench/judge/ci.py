@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepbench.judge import gate
 from deepbench.judge.gate import GateVerdict
 from deepbench.judge.resolution import Resolution
 

@@ -31,11 +31,10 @@ class Resolution:
         if self.alarms:
             return f"two equal builds differ here: {self.alarms[0]} would be called slower"
         if self.share is None:
-            return f"other programs disturb this machine: {self.undecided} of {self.cases + self.undecided} cases say nothing"
+            every = self.cases + self.undecided
+            return f"other programs disturb this machine: {self.undecided} of {every} cases say nothing"
         if self.share > margin:
-            return (
-                f"this machine can tell a slowdown of {self.share:.1%} and more at present, and the margin is {margin:.1%}"
-            )
+            return f"this machine can tell a slowdown of {self.share:.1%} and more at present, and the margin is {margin:.1%}"
         return None
 
 

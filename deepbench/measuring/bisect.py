@@ -1,7 +1,7 @@
 """Is a build of a library slower than a good one? One question of a bisection: both sides in turn, until it is decided.
 
-    versions       builds that are installed from packages, asked in the order of `judge.bisection`
-    commits        `git bisect` asks, and calls this for each commit (`measuring/commits.py`)
+versions       builds that are installed from packages, asked in the order of `judge.bisection`
+commits        `git bisect` asks, and calls this for each commit (`measuring/commits.py`)
 """
 
 from __future__ import annotations
@@ -118,5 +118,7 @@ def versions(
             # The answers were each next to the first version. The two neighbors are measured next to each other.
             before = root / (f"{search.good}" if search.good else "good")
             confirmed = answer(search.bad, before, f"confirm-{search.bad}")
-            asked[-1] = Asked(f"{names[search.bad]} next to {names[search.good]}", confirmed.answer, confirmed.sentences)
+            asked[-1] = Asked(
+                f"{names[search.bad]} next to {names[search.good]}", confirmed.answer, confirmed.sentences
+            )
     return search, asked

@@ -57,7 +57,13 @@ def bisect(
     commits = [_commit(repository, name) for name in (good, bad)]
     with _work_tree(repository, commits[0]) as reference, _work_tree(repository, commits[1]) as tree:
         done = subprocess.run(
-            build.command, shell=True, cwd=reference, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+            build.command,
+            shell=True,
+            cwd=reference,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
         )
         library = reference / build.library
         if done.returncode or not library.exists():
@@ -119,7 +125,9 @@ def _commit(repository: Path, name: str) -> str:
     """The full name of a commit."""
     if name.startswith("-"):
         raise BadInput(f"a commit does not begin with -, found {shorten(printable(name))}")
-    return _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", what=name).strip()
+    return _git(
+        repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", what=name
+    ).strip()
 
 
 def _git(folder: Path, *words: str, what: str | None = None) -> str:
@@ -130,7 +138,9 @@ def _git(folder: Path, *words: str, what: str | None = None) -> str:
     except OSError as error:
         raise BadInput(f"cannot run git in {printable(str(folder))}: {error.strerror}") from None
     if done.returncode:
-        asked = f"{shorten(printable(what))} is no commit of {printable(str(folder))}" if what else f"git {words[0]} failed"
+        asked = (
+            f"{shorten(printable(what))} is no commit of {printable(str(folder))}" if what else f"git {words[0]} failed"
+        )
         raise BadInput(f"{asked}: {_last(done.stderr or done.stdout)}" if done.stderr or not what else asked)
     return done.stdout
 

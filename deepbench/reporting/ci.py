@@ -81,7 +81,11 @@ def junit(v: CiVerdict, seconds: float) -> str:
 
 def _resolution(v: CiVerdict) -> str:
     share = v.resolution.share
-    return "" if share is None else f"Two equal builds were measured first: slowdowns from {share:.1%} on can be seen here."
+    return (
+        ""
+        if share is None
+        else f"Two equal builds were measured first: slowdowns from {share:.1%} on can be seen here."
+    )
 
 
 def _row(c: CaseOutcome) -> str:

@@ -56,7 +56,9 @@ def test_every_input_is_documented():
 @pytest.mark.programs
 def test_the_script_is_valid_and_refuses_in_one_sentence(tmp_path):
     assert subprocess.run(["bash", "-n", str(SCRIPT)]).returncode == 0
-    done = subprocess.run(["bash", str(SCRIPT)], cwd=tmp_path, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    done = subprocess.run(
+        ["bash", str(SCRIPT)], cwd=tmp_path, capture_output=True, text=True, env={"PATH": os.environ["PATH"]}
+    )
     assert done.returncode == 64
     assert "COMPARE_LIBRARY is not set" in done.stderr
 
@@ -97,7 +99,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer)
 
-    do_GET = do_POST = do_PATCH = do  # noqa: N815  (names of the base class)
+    do_GET = do_POST = do_PATCH = do
 
     def log_message(self, *_):
         pass
@@ -115,7 +117,12 @@ def github():
 
 def comment(github, tmp_path, **variables):
     (tmp_path / "comment.md").write_text("### text")
-    given = {"GITHUB_API_URL": github, "GITHUB_TOKEN": "secret", "GITHUB_REPOSITORY": "o/r", "COMPARE_PULL_REQUEST": "7"}
+    given = {
+        "GITHUB_API_URL": github,
+        "GITHUB_TOKEN": "secret",
+        "GITHUB_REPOSITORY": "o/r",
+        "COMPARE_PULL_REQUEST": "7",
+    }
     return subprocess.run(
         [sys.executable, str(ROOT / "ci" / "comment.py"), str(tmp_path / "comment.md")],
         env={"PATH": os.environ["PATH"], **given, **variables},

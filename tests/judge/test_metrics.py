@@ -20,7 +20,9 @@ def side(path, first_call_s, creation_s=None, seconds=1e-3, start="2026-11-21T00
         if creation_s is not None:
             record["notes"]["creation_s"] = creation_s * (1 + 0.01 * (n % 4))
         records.append(record)
-    path.write_bytes(b"".join(to_line(x).encode() for x in [header([records[0]["case"]]) | {"started": start}, *records]))
+    path.write_bytes(
+        b"".join(to_line(x).encode() for x in [header([records[0]["case"]]) | {"started": start}, *records])
+    )
     return path
 
 

@@ -62,9 +62,8 @@ def test_a_refusal_draws_no_conclusion(outcome):
 
 
 def test_hostile_names_are_no_markup(outcome):
-    v = CiVerdict(
-        "`</details><script>", "new\n# title", "@everyone | [x](y)", 0.05, Resolution(1, 0, None, ()), None, outcome(1.0)[0]
-    )
+    nothing, names = Resolution(1, 0, None, ()), ("`</details><script>", "new\n# title", "@everyone | [x](y)")
+    v = CiVerdict(*names, 0.05, nothing, None, outcome(1.0)[0])
     text = ci.comment(v)
     assert "<script>" not in text.replace("`'</details><script>`", "")
     assert "\n# title" not in text

@@ -46,7 +46,10 @@ def products(count: int) -> list[str]:
 
 def measure(percent: int, cases: list[str], heats: int, target: Path, libraries: dict[int, Path], ends: float) -> None:
     """One amount: two files."""
-    sides = [Side(name, environment={"DEEPBENCH_OPENBLAS_PATH": str(p)}) for name, p in zip("ab", libraries.values(), strict=True)]
+    sides = [
+        Side(name, environment={"DEEPBENCH_OPENBLAS_PATH": str(p)})
+        for name, p in zip("ab", libraries.values(), strict=True)
+    ]
     words = [word for case in cases for word in case.split()]
     with tempfile.TemporaryDirectory() as folder:
         stem = Path(folder, "sides")

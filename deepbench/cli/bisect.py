@@ -89,9 +89,7 @@ def bisect(
         return 2
     say(f"the first slower version is {found.bad[0]}; {found.good} is not slower")
     if not found.is_confirmed:
-        say(
-            f"but next to {found.good} alone this was not seen again: measure more ({count(len(found.asked), 'answer')})"
-        )
+        say(f"but next to {found.good} alone this was not seen again; measure more (--rounds)")
         return 2
     return 0
 

@@ -1,7 +1,7 @@
 /* A library that is slower by a known amount: it forwards one function to the real library and waits afterwards.
 
    cc -O2 -shared -fPIC -DFUNCTION=scipy_sgemm_64_ -DREAL='"/path/of/the/real.so"' -DPERCENT=5 slowed.c -o slowed.so \
-      /path/of/the/real.so -Wl,-rpath,/path/of/the -ldl
+      -Wl,--no-as-needed /path/of/the/real.so -Wl,-rpath,/path/of/the -ldl
 
    Each call takes PERCENT of its own time longer, and NANOSECONDS more. All other functions are those of the real
    library, which the new one is linked to. The clock costs 50 ns per call, on both sides if the base is slowed by 0. */

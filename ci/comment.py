@@ -29,7 +29,7 @@ MOST_PAGES = 10
 def main(path: str) -> int:
     """Put the text of a file as comment; the exit code."""
     repository, number = os.environ.get("GITHUB_REPOSITORY", ""), os.environ.get("COMPARE_PULL_REQUEST", "")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or not number.isdecimal():
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", repository) or not number.isdecimal():
         print("comment.py: GITHUB_REPOSITORY or COMPARE_PULL_REQUEST names no pull request", file=sys.stderr)
         return 64
     if not os.environ.get("GITHUB_TOKEN"):

@@ -78,6 +78,4 @@ def _of_metric(record: Record, metric: str) -> Record | None:
     }
     if (others := measurement.get("other_cpus")) is not None:
         one["other_cpus"] = others
-    # No heat: rivals did not take turns here.
-    without = {name: value for name, value in record.items() if name != "heat"}
-    return cast(Record, {**without, "measurement": one})
+    return cast(Record, {**record, "measurement": one, "heat": None})  # rivals did not take turns in this

@@ -34,9 +34,7 @@ class Resolution:
             every = self.cases + self.undecided
             return f"other programs disturb this machine: {self.undecided} of {every} cases say nothing"
         if self.share > margin:
-            return (
-                f"this machine can tell slowdowns from {self.share:.1%} on at present, and the margin is {margin:.1%}"
-            )
+            return f"this machine can tell slowdowns from {self.share:.1%} on at present; the margin is {margin:.1%}"
         return None
 
 

@@ -7,8 +7,8 @@ commits        `git bisect` asks, and calls this for each commit (`measuring/com
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,30 +54,33 @@ class Asked:
 
 
 def ask(question: Question, good: Path, other: Path, state: str, progress: Progress = no_progress) -> Asked:
-    """Whether the library at `other` is slower than the one at `good`."""
-    variable = str(question.backend.path_variable)
-    sides = Side("a", environment={variable: str(good)}), Side("b", environment={variable: str(other)})
+    """Whether the library at `other` is slower than the one at `good`. `BadInput` where the good one cannot be measured."""
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="deepbench-bisect-", ignore_cleanup_errors=True) as folder,
-            Turns.create(
-                sides, question.words, question.choices, question.options, Path(folder, "sides"), question.margin
-            ) as turns,
-        ):
+        with _turns(question, good, other) as turns:
             turns.run(progress)
             verdict = gate.judge(turns.comparison(), question.margin)
-    except BadInput:
-        raise
     except DeepBenchError as error:
+        if isinstance(error, BadInput):
+            with _turns(question, good, good):  # else the words or the good library are at fault
+                pass
         return Asked(state, "skip", [str(error)])
+    slower = verdict.of(gate.REGRESSION)
     if not verdict.cases:
         return Asked(state, "skip", ["no case has a time on both sides"])
     # A case that the good build computes and this one does not is no slowdown: it may be another defect.
-    if any(c.is_lost for c in verdict.of(gate.REGRESSION)) and not any(
-        not c.is_lost for c in verdict.of(gate.REGRESSION)
-    ):
-        return Asked(state, "skip", gate.sentences(verdict))
-    return Asked(state, ANSWERS[verdict.verdict], gate.sentences(verdict))
+    is_lost = bool(slower) and all(c.is_lost for c in slower)
+    return Asked(state, "skip" if is_lost else ANSWERS[verdict.verdict], gate.sentences(verdict))
+
+
+@contextmanager
+def _turns(question: Question, good: Path, other: Path) -> Iterator[Turns]:
+    """Both libraries as the sides of a run, whose files are gone afterwards."""
+    variable = str(question.backend.path_variable)
+    sides = Side("a", environment={variable: str(good)}), Side("b", environment={variable: str(other)})
+    with tempfile.TemporaryDirectory(prefix="deepbench-bisect-", ignore_cleanup_errors=True) as folder:
+        asked = question.words, question.choices, question.options, Path(folder, "sides"), question.margin
+        with Turns.create(sides, *asked) as turns:
+            yield turns
 
 
 def versions(

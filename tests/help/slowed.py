@@ -25,7 +25,7 @@ def command(target, percent=0, nanoseconds=0, source=SOURCE):
     library = real()
     return [
         *("cc", "-O2", "-shared", "-fPIC", "-DFUNCTION=scipy_sgemm_64_", f'-DREAL="{library}"', f"-DPERCENT={percent}"),
-        *(f"-DNANOSECONDS={nanoseconds}", str(source), "-o", str(target), str(library)),
+        *(f"-DNANOSECONDS={nanoseconds}", str(source), "-o", str(target), "-Wl,--no-as-needed", str(library)),
         *(f"-Wl,-rpath,{library.parent}", "-ldl"),
     ]
 

@@ -20,7 +20,7 @@ def libraries(tmp_path):
 @pytest.mark.alone
 def test_a_step_exits_as_git_bisect_wants_it(deepbench, libraries, tmp_path):
     """0 for a copy of the good library, 1 for one that takes 60 % longer, 125 for one that cannot be loaded."""
-    copy = tmp_path / "copy.so"
+    copy = tmp_path / "same.so"
     copy.write_bytes(libraries[0].read_bytes())
     broken = tmp_path / "broken.so"
     broken.write_text("no library")

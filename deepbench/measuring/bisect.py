@@ -54,7 +54,7 @@ class Asked:
 
 
 def ask(question: Question, good: Path, other: Path, state: str, progress: Progress = no_progress) -> Asked:
-    """Whether the library at `other` is slower than the one at `good`. `BadInput` where the good one cannot be measured."""
+    """Whether the library at `other` is slower than the one at `good`; `BadInput` where that cannot be measured."""
     try:
         with _turns(question, good, other) as turns:
             turns.run(progress)

@@ -6,7 +6,7 @@ from deepbench.backends.loops import Loops
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.native import library
-from deepbench.native.onednn import run
+from tests.help.calls import run
 
 # Fewer and more rows and columns than threads, and columns that fill no whole cache line.
 TABLES = ["rows=3 dim=128 bags=500", "rows=1001 dim=37 bags=99 bag=7", "rows=7 dim=5 bags=30 bag=2"]

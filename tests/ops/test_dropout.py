@@ -23,7 +23,7 @@ def test_masks_of_other_generators_pass(n, precision):
 def test_masks_of_our_own_loop_differ_between_calls_and_parts():
     from deepbench.backends.loops import Loops
     from deepbench.native import library
-    from deepbench.native.onednn import run
+    from tests.help.calls import run
 
     if library.compiled("elementwise") is None:
         pytest.skip("the C loops are not built")

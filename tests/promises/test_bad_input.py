@@ -36,7 +36,7 @@ def refused(done, expected):
         (["run", "--precision", "fp32"], "; did you mean f32?"),
         (["run", "--backend", "f32"], "unknown backend 'f32'; choose one of aocl"),
         (["list", "--op", "conv2d"], "; did you mean conv?"),
-        (["list", "--device", "gpu"], "did you mean cuda or hip? (deepbench info --devices"),
+        (["list", "--device", "gpu"], "did you mean cuda or hip or xpu? (deepbench info --devices"),
         (["run", *["matmul", "m=64", "n=64", "k=64", "fp32", "dnnl"]], "; did you mean gemm?"),
         (["run", *["gemm", "m=64", "n=64", "k=64", "fp32", "dnnl"]], "; did you mean f32?"),
         (["run", *["gemm", "m=64", "n=64", "k=64", "f32", "onednn,openblass"]], "; did you mean openblas?"),

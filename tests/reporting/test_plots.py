@@ -149,6 +149,7 @@ def test_what_cannot_be_drawn_is_one_sentence(tmp_path, options, sentence):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.programs  # Matplotlib may ask for the fonts
 @pytest.mark.usefixtures("need_matplotlib")
 def test_the_command_writes_the_figure_and_no_result_file_is_replaced(tmp_path):
     path = file_of(tmp_path / "a.jsonl").rename(tmp_path / "results.svg")

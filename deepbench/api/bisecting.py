@@ -16,7 +16,7 @@ from deepbench.machine.system import require_linux
 from deepbench.measuring import bisect as measured
 from deepbench.measuring import builds, commits
 from deepbench.measuring.bisect import MARGIN, Asked, Question
-from deepbench.measuring.commits import Build, FirstBad
+from deepbench.measuring.commits import BuildCommand, FirstBad
 from deepbench.measuring.session import Options
 from deepbench.reporting.progress import shown
 
@@ -25,7 +25,7 @@ __all__ = [
     "MARGIN",
     "Asked",
     "Bisected",
-    "Build",
+    "BuildCommand",
     "FirstBad",
     "bisect_commits",
     "bisect_versions",
@@ -94,7 +94,7 @@ def is_slower(asking: Question, good: str | Path, library: str | Path, progress:
 
 
 def bisect_commits(
-    repository: str | Path, good: str, bad: str, build: Build, step: Sequence[str], show: Callable[[str], None]
+    repository: str | Path, good: str, bad: str, build: BuildCommand, step: Sequence[str], show: Callable[[str], None]
 ) -> FirstBad:
     """Find the first slower commit of a repository; `step` are the words of `deepbench bisect --step`."""
     return commits.bisect(Path(repository), good, bad, build, step, show)

@@ -23,13 +23,13 @@ from deepbench.measuring.session import Options
 from deepbench.reporting import ci as texts
 from deepbench.reporting.progress import shown
 
-__all__ = ["Job", "check_change", "run_job", "texts"]
+__all__ = ["CiJob", "check_change", "run_job", "texts"]
 
 BUDGET_S = 600.0
 
 
 @dataclass(frozen=True)
-class Job:
+class CiJob:
     """What a job found, and where its files are."""
 
     verdict: CiVerdict
@@ -47,7 +47,7 @@ def check_change(
     mode: str = "default",
     progress: bool | Progress = False,
     **filters: Unpack[Filters],
-) -> Job:
+) -> CiJob:
     """Judge a change of a library for CI: is anything slower than before?
 
     Args:
@@ -76,7 +76,7 @@ def run_job(
     margin: float,
     mode: str,
     progress: Progress,
-) -> Job:
+) -> CiJob:
     """As `check_change`."""
     require_linux()
     begin = time.monotonic()
@@ -101,12 +101,12 @@ def run_job(
             repeat=("run", "--ab", sides),
             progress=progress,
         )
-    job = Job(verdict, folder, time.monotonic() - begin)
+    job = CiJob(verdict, folder, time.monotonic() - begin)
     _write(job)
     return job
 
 
-def _write(job: Job) -> None:
+def _write(job: CiJob) -> None:
     verdict = job.verdict
     cases = verdict.outcome.cases if verdict.outcome is not None else []
     content: dict[str, Any] = {

@@ -9,10 +9,10 @@ from deepbench import formats
 from deepbench.api.results import load_kernels
 from deepbench.core.errors import BadInput
 from deepbench.core.files import replacing
-from deepbench.formats import Export, ExportFormat, ExportOptions
+from deepbench.formats import Export, ExportOptions
 from deepbench.results.exported import exported
 
-__all__ = ["export", "export_formats", "texts", "write"]
+__all__ = ["export", "prepare", "write"]
 
 # A folder of results of years.
 MOST_FILES = 5_000
@@ -43,28 +43,29 @@ def export(
     Returns the files that were written. Times that other programs disturbed are marked, or left out where the format
     has no mark.
     """
-    many = [files] if isinstance(files, str | Path) else list(files)
-    known = formats.find_export_format(to)
-    options = ExportOptions(str(output), commit, branch, repository)
-    return write(texts(many, known, options, skip_damaged), output)
+    return write(prepare(files, to, output, commit, branch, repository, skip_damaged), output)
 
 
-def export_formats() -> dict[str, ExportFormat]:
-    """The formats by name."""
-    return formats.export_formats()
-
-
-def texts(
-    files: Sequence[str | Path], known: ExportFormat, options: ExportOptions, skip_damaged: bool = False
+def prepare(
+    files: str | Path | Sequence[str | Path],
+    to: str,
+    output: str | Path | None,
+    commit: str | None = None,
+    branch: str | None = None,
+    repository: str | None = None,
+    skip_damaged: bool = False,
 ) -> Export:
-    """What would be written, and what is left out."""
-    if len(files) > (MOST_FILES if known.takes_several else 1):
+    """What `export` would write, and what is left out; without an output, of a format that is one text."""
+    many, known = [files] if isinstance(files, str | Path) else list(files), formats.find_export_format(to)
+    if output is None and not known.suffix:
+        raise BadInput(f"--to {to} writes several files; name the output: -o {to}")
+    if len(many) > (MOST_FILES if known.takes_several else 1):
         most = f"at most {MOST_FILES} files" if known.takes_several else "one file"
-        raise BadInput(f"--to {known.name} takes {most}, found {len(files)}")
-    if not files:
+        raise BadInput(f"--to {known.name} takes {most}, found {len(many)}")
+    if not many:
         raise BadInput("name the result files to export")
-    export = known.write_results([exported(load_kernels(f, skip_damaged=skip_damaged).file) for f in files], options)
-    return export
+    options = ExportOptions(str(output or "results"), commit, branch, repository)
+    return known.write_results([exported(load_kernels(f, skip_damaged=skip_damaged).file) for f in many], options)
 
 
 def write(export: Export, output: str | Path) -> list[Path]:

@@ -55,7 +55,7 @@ def bisect(
 
     \b
     Examples:
-      deepbench bisect --of openblas --versions 0.3.29..0.3.34 gemm m=256 n=256 k=256
+      deepbench bisect --of openblas --versions 0.3.29..0.3.34 quick
       deepbench bisect --of onednn --commits v3.1..main --build 'make -C build' \\
           --library build/src/libdnnl.so.3 conv
     """
@@ -102,12 +102,12 @@ def _tell(asked: Asked) -> None:
 
 
 def _commits(repository: str, commits: str, build: str, library: str, step: list[str]) -> int:
-    from deepbench.api.bisecting import Build, bisect_commits
+    from deepbench.api.bisecting import BuildCommand, bisect_commits
 
     good, dots, bad = commits.partition("..")
     if not dots or not good or not bad:
         raise BadInput(f"--commits wants A..B, a good commit and a slower one, found {commits[:60]}")
-    found = bisect_commits(repository, good, bad, Build(build, library), step, say)
+    found = bisect_commits(repository, good, bad, BuildCommand(build, library), step, say)
     if len(found.commits) > 1:
         say(f"the first slower commit is one of {count(len(found.commits), 'commit')}; the others could not be judged:")
         for commit in found.commits:

@@ -34,7 +34,7 @@ def ci(
     \b
     Examples:
       deepbench ci --ab openblas==0.3.30,0.3.33 quick
-      deepbench ci --ab onednn=base/libdnnl.so,head/libdnnl.so conv --budget 5min --margin 3%
+      deepbench ci --ab onednn=base/libdnnl.so,head/libdnnl.so conv --margin 3%
     """
     from deepbench.api.ci import BUDGET_S, run_job, texts
     from deepbench.api.measuring import LoadWatch

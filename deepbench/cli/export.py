@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from deepbench.api.text import BadInput, count
+from deepbench.api.text import count
 from deepbench.cli.options import skip_damaged_option
 from deepbench.cli.root import HELP, cli
 from deepbench.cli.streams import print_for_programs, say, warn
@@ -48,16 +48,11 @@ def export(
     Examples:
       deepbench export new.jsonl --to bencher -o bencher.json
       deepbench export nightly/*.jsonl --to otava -o otava/onednn
-      deepbench export new.jsonl --to openmetrics > /var/lib/node_exporter/deepbench.prom
+      deepbench export new.jsonl --to openmetrics > deepbench.prom
     """
-    from deepbench.api.exporting import texts, write
-    from deepbench.formats import ExportOptions, find_export_format
+    from deepbench.api.exporting import prepare, write
 
-    known = find_export_format(to)
-    if output is None and not known.suffix:
-        raise BadInput(f"--to {to} writes several files; name the output: -o {to}")
-    options = ExportOptions(output or "results", commit, branch, repository)
-    found = texts(files, known, options, skip_damaged)
+    found = prepare(files, to, output, commit, branch, repository, skip_damaged)
     for reason in found.left_out[:MOST_LEFT_OUT]:
         warn(f"left out: {reason}")
     if len(found.left_out) > MOST_LEFT_OUT:

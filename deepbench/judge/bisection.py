@@ -16,7 +16,7 @@ EXIT_CODES: dict[Answer, int] = {"good": 0, "bad": 1, "skip": 125}
 
 
 @dataclass
-class Search:
+class Bisection:
     """The search among so many states. Ask about `next()` and `tell` the answer until there is none."""
 
     count: int

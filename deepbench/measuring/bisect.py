@@ -16,7 +16,7 @@ from deepbench.core.backend import Backend
 from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.core.progress import Progress, no_progress
 from deepbench.judge import gate
-from deepbench.judge.bisection import Answer, Search
+from deepbench.judge.bisection import Answer, Bisection
 from deepbench.measuring import builds
 from deepbench.measuring.session import Options
 from deepbench.measuring.sides import Side, Turns
@@ -88,14 +88,14 @@ def versions(
     names: Sequence[str],
     told: Callable[[Asked], None],
     progress: Progress = no_progress,
-) -> tuple[Search, list[Asked]]:
+) -> tuple[Bisection, list[Asked]]:
     """Search among versions of the package of a library, the first of which is good and the last one bad.
 
     `told` is called after each answer. `BadInput` where the last version is not slower than the first.
     """
     if not 2 <= len(names) <= MOST_VERSIONS:
         raise BadInput(f"a bisection needs 2 to {MOST_VERSIONS} versions, found {len(names)}")
-    search, asked = Search(len(names)), list[Asked]()
+    search, asked = Bisection(len(names)), list[Asked]()
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deepbench-builds-")))
         good = builds.installed(question.backend, names[0], root / "good")

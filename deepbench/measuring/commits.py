@@ -23,7 +23,7 @@ LONGEST_QUOTE = 300
 
 
 @dataclass(frozen=True)
-class Build:
+class BuildCommand:
     """How a commit becomes a library."""
 
     command: str
@@ -46,7 +46,7 @@ def bisect(
     repository: Path,
     good: str,
     bad: str,
-    build: Build,
+    build: BuildCommand,
     step: Sequence[str],
     show: Callable[[str], None],
 ) -> FirstBad:

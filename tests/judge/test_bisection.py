@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from deepbench.judge.bisection import Search
+from deepbench.judge.bisection import Bisection
 
 
 def searched(count, first_bad, skipped=()):
     """The search, and the number of questions."""
-    search, questions = Search(count), 0
+    search, questions = Bisection(count), 0
     while (state := search.next()) is not None:
         assert 0 < state < count - 1, "the ends are known"
         questions += 1
@@ -47,4 +47,4 @@ def test_any_set_of_skipped_states_ends_and_contains_the_first():
 
 def test_a_search_needs_two_states():
     with pytest.raises(ValueError, match="a good state and a bad one"):
-        Search(1)
+        Bisection(1)

@@ -289,7 +289,7 @@ def test_a_far_end_ends_where_no_request_comes(far_end):
 
 
 def test_signs_of_life_are_answered(far_end):
-    process = far_end(["sh", "-c", "sleep 1000"], returns_file=True)
+    process = far_end(["sh", "-c", "exec sleep 1000"], returns_file=True)
     assert b"\n" == process.stdout.readline()
     assert {"started": True} == json.loads(process.stdout.readline())
     for _ in range(3):

@@ -80,7 +80,7 @@ def test_hosts_are_reached_by_a_line_of_the_user(deepbench, tmp_path, plugins):
     words = ("--through", f"{tmp_path}/tool -w={{host}} --", "--hosts", "n1,n2", "--quick", "--runs", "2")
     done = deepbench("fleet", CASE.replace("null", "honest"), *words, "-o", "fleet.jsonl", **known)
 
-    assert 0 == done.returncode, done.stdout + done.stderr
+    assert 2 == done.returncode, done.stdout + done.stderr  # two runs can find no slow host
     header, *results = lines_of(tmp_path / "fleet.jsonl")
     assert ("own", ["n1", "n2"], None) == (header["through"], header["expected"], header["links"])
     assert ["ok"] * 4 == [r["status"] for r in results]

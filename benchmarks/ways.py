@@ -80,7 +80,7 @@ def explain(own: Summary, ratio: float, more_s: float) -> str:
         return "dispatch"
     words = str(own.record["notes"].get("implementation", "")).lower()
     if any(word in words for word in REARRANGED):
-        return "other code, with arrays rearranged"
+        return "other code, arrays rearranged"
     return "other code"
 
 

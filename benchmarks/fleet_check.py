@@ -88,7 +88,7 @@ class Host:
 
 
 def simulate() -> None:
-    """A row a model and number of hosts."""
+    """One row per model and number of hosts."""
     print(f"{REFERENCES * CHECKS} checks of healthy hosts for each row, {RUNS} runs of each host of a reference")
     print(f"{'':22} {'hosts':>5} {'accused':>9} {'one look':>9} {'found at 90 %':>14}")
     for name, model in MODELS.items():

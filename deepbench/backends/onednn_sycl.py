@@ -99,7 +99,7 @@ class OneDNNSycl(OneDNNBackend, DeviceBackend):
         return queued(self.dnn, super().prepare(case, arrays), arrays, case.operation.outputs)
 
     def _load(self) -> ctypes.CDLL:
-        """The library, with the OpenCL runtime beside it where there is one; `Unavailable` without SYCL."""
+        """The library, and the OpenCL runtime in its folder if there is one; `Unavailable` without SYCL."""
         from deepbench.native import onednn as c
 
         loaded = library.load(self.title, self.path_variable, FILES, NEEDS, REMEDY, accept=uses_sycl, beside=BESIDE)

@@ -97,7 +97,7 @@ def _expanded(text: str) -> Iterable[str]:
         names = list(NodeSet(text))
     except (NodeSetException, GroupResolverError, OSError) as error:
         raise BadInput(f"{printable(text[:60])} is no set of hosts: {printable(str(error)[:200])}") from None
-    if not names:  # as for a group that nobody has defined
+    if not names:  # as for an unknown group
         raise BadInput(f"{printable(text[:60])} is no set of hosts: it names none")
     return names
 

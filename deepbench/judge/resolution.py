@@ -34,8 +34,13 @@ class Resolution:
             every = self.cases + self.undecided
             return f"other programs disturb this machine: {self.undecided} of {every} cases say nothing"
         if self.share > margin:
-            return f"this machine can tell slowdowns from {self.share:.1%} on at present; the margin is {margin:.1%}"
+            return f"this machine can tell slowdowns from {percent(self.share)} on at present; the margin is {percent(margin)}"
         return None
+
+
+def percent(share: float) -> str:
+    """Such as `5 %` or `1.2 %`: a resolution is compared with margins of half a percent."""
+    return f"{100 * share:.3g} %"
 
 
 def resolution(comparison: Comparison, margin: float) -> Resolution:

@@ -9,6 +9,7 @@ from deepbench.core.shell import command
 from deepbench.judge import gate
 from deepbench.judge.ci import REFUSED, CiVerdict
 from deepbench.judge.gate import CaseOutcome
+from deepbench.judge.resolution import percent
 from deepbench.reporting.table import escape_markdown
 
 # Rows of a table in a comment: GitHub takes 65,536 characters.
@@ -29,7 +30,7 @@ def sentence(v: CiVerdict) -> str:
     numbers = {name: len(v.outcome.of(name)) for name in (gate.REGRESSION, gate.CANNOT_TELL, gate.PASSED)}
     parts = [f"{numbers[gate.REGRESSION]} slower"] if numbers[gate.REGRESSION] else []
     parts += [f"{numbers[gate.CANNOT_TELL]} not decided"] if numbers[gate.CANNOT_TELL] else []
-    parts.append(f"{numbers[gate.PASSED]} not slower by {v.margin:.1%} or more")
+    parts.append(f"{numbers[gate.PASSED]} not slower by {percent(v.margin)} or more")
     return f"{WORDS[v.verdict]}: {', '.join(parts)}"
 
 
@@ -38,8 +39,8 @@ def comment(v: CiVerdict) -> str:
     lines = [
         f"### DeepBench: {escape_markdown(sentence(v))}",
         "",
-        f"`{_code(v.base)}` against `{_code(v.head)}` in turn on {escape_markdown(v.machine)}, margin {v.margin:.1%}. "
-        + _resolution(v),
+        f"`{_code(v.base)}` against `{_code(v.head)}` in turn on {escape_markdown(v.machine)}, "
+        f"margin {percent(v.margin)}. {_resolution(v)}".rstrip(),
     ]
     if v.outcome is None:
         lines += ["", "No conclusion about the change follows from this run."]
@@ -84,7 +85,7 @@ def _resolution(v: CiVerdict) -> str:
     return (
         ""
         if share is None
-        else f"Two equal builds were measured first: slowdowns from {share:.1%} on can be seen here."
+        else f"Two equal builds were measured first: slowdowns from {percent(share)} on can be seen here."
     )
 
 

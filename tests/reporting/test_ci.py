@@ -44,12 +44,12 @@ def verdict(outcome, refusal=None, **facts):
 def test_a_regression_comes_first_with_its_interval_and_how_to_repeat_it(outcome):
     v = verdict(outcome(1.2, 1.0, 1.0)[0], seen_again=("gemm",))
     text = ci.comment(v)
-    assert text.startswith("### DeepBench: Slower: 1 slower, 2 not slower by 5.0% or more")
+    assert text.startswith("### DeepBench: Slower: 1 slower, 2 not slower by 5 % or more")
     assert (1, "regression") == (v.exit_code, v.verdict)
     assert "deepbench run --ab x=a,b" in text
     assert "20.0 % slower" in text
     assert "<details><summary>2 not slower</summary>" in text
-    assert "slowdowns from 1.2% on can be seen here" in text
+    assert "slowdowns from 1.2 % on can be seen here" in text
     assert "confirms nothing about others" in text
 
 

@@ -34,7 +34,8 @@ class Resolution:
             every = self.cases + self.undecided
             return f"other programs disturb this machine: {self.undecided} of {every} cases say nothing"
         if self.share > margin:
-            return f"this machine can tell slowdowns from {percent(self.share)} on at present; the margin is {percent(margin)}"
+            least, wanted = percent(self.share), percent(margin)
+            return f"this machine can tell slowdowns from {least} on at present; the margin is {wanted}"
         return None
 
 

@@ -50,7 +50,7 @@ class FlashInferTrace(ExportFormat):
         for case, time_s in self.certain(file, export):
             write = WRITERS[case.operation][0] if case.operation in WRITERS else None
             # A trace that passed says that its result was checked.
-            definition = write(case) if write and case.direction == "forward" and case.status == "ok" else None
+            definition = write(case) if write and case.direction == "forward" and _is_checked(case) else None
             if definition is None:
                 export.left_out.append(f"{case.text}: no definition of FlashInfer-Trace computes just this")
                 continue
@@ -62,6 +62,10 @@ class FlashInferTrace(ExportFormat):
                 lines.setdefault(f"/{folder}/{place}l", {})[json.dumps(line)] = None  # libraries share a workload
         export.texts |= {path: "".join(f"{line}\n" for line in of_path) for path, of_path in lines.items()}
         return export
+
+
+def _is_checked(case: ExportedCase) -> bool:
+    return case.status == "ok" and case.worst is not None
 
 
 def _gemm(case: ExportedCase) -> Definition | None:
@@ -133,9 +137,21 @@ def _trace(file: ExportedFile, case: ExportedCase, time_s: float, definition: De
             "log": "",
             "environment": {"hardware": file.machine, "libs": {library: case.version or "unknown"}},
             "timestamp": file.started,
-            "correctness": {"extra": {"error_in_tolerances": case.error, "case": case.text}},
+            "correctness": _correctness(case),
             "performance": {"latency_ms": float(f"{time_s * 1e3:.7g}")},
         },
+    }
+
+
+def _correctness(case: ExportedCase) -> dict[str, Any]:
+    """The errors of the value that is furthest off in tolerances. Without them, the format would read them as 0."""
+    assert case.worst is not None, "such cases are left out"
+    got, want = case.worst
+    absolute = abs(got - want)
+    return {
+        "max_absolute_error": absolute,
+        "max_relative_error": absolute / abs(want) if want else absolute,
+        "extra": {"error_in_tolerances": case.error, "case": case.text},
     }
 
 

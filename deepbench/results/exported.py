@@ -8,6 +8,7 @@ from typing import Any
 
 from deepbench.core.json_lines import printable
 from deepbench.results.file import ResultFile
+from deepbench.results.record import Check
 from deepbench.results.summary import Summary, process_time_s, summarize
 
 
@@ -46,6 +47,8 @@ class ExportedCase:
     flop: int | None
     error: float | None
     """The largest error of the checked result, in tolerances."""
+    worst: tuple[float, float] | None
+    """The value with this error, and what it should be."""
 
     @property
     def is_certain(self) -> bool:
@@ -83,6 +86,11 @@ def exported(file: ResultFile) -> ExportedFile:
     )
 
 
+def _worst(check: Check | None) -> tuple[float, float] | None:
+    got, want = (check.get("got"), check.get("want")) if check else (None, None)
+    return None if got is None or want is None else (got, want)
+
+
 def _case(s: Summary) -> ExportedCase:
     r, e = s.record, s.estimate if s.is_ranked else None
     library, check = r["library"], r["check"]["after"] or r["check"]["before"]
@@ -109,4 +117,5 @@ def _case(s: Summary) -> ExportedCase:
         processes_s=tuple(process_time_s(m) for m in s.used_rounds if m["measurement"]) if e else (),
         flop=r["flop"],
         error=check["error"] if check else None,
+        worst=_worst(check),
     )

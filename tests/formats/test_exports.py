@@ -158,9 +158,25 @@ def test_flashinfer_trace_defines_what_it_times(result_file, tmp_path):
     by_name = {t["definition"]: t for t in traces}
     assert {"M": 2} == by_name["gemm_f32_float32_n3_k4"]["workload"]["axes"]
     assert by_name["gemm_f32_float32_n3_k4"]["evaluation"]["performance"]["latency_ms"] == pytest.approx(1, rel=0.02)
+    errors = {t["evaluation"]["correctness"]["max_absolute_error"] for t in traces}
+    assert {0.0} == errors  # the samples got what they wanted
     for definition in definitions.values():
         assert {"type": "var"} in definition["axes"].values()
         compile(definition["reference"], definition["name"], "exec")
+
+
+def test_flashinfer_traces_have_the_error_of_the_worst_value_or_are_left_out(result_file, tmp_path):
+    """The format reads a missing error as 0."""
+    known, unknown = rounds(), rounds(NORM)
+    for record in known:
+        record["check"]["after"] |= {"got": 1.5, "want": 2.0}
+    for record in unknown:
+        for check in record["check"].values():
+            del check["got"], check["want"]
+    paths = deepbench.export(result_file(*known, *unknown), "flashinfer-trace", tmp_path / "set")
+    (trace,) = [json.loads(p.read_text()) for p in paths if "traces" in p.parts]
+    correctness = trace["evaluation"]["correctness"]
+    assert (0.5, 0.25) == (correctness["max_absolute_error"], correctness["max_relative_error"])
 
 
 def test_flashinfer_traces_are_read_back_by_our_reader(result_file, tmp_path):

@@ -1,10 +1,12 @@
 """One CPU reached in several ways: the same problems through native libraries and through interfaces, in turn.
 
-    deepbench run deepbench/server --quick --backend onednn,mkl,openblas,aocl,pjrt,onnxruntime -o ways.jsonl
+    deepbench run deepbench/server --quick --fit 4GiB+20GFLOP \\
+        --backend onednn,mkl,openblas,aocl,pjrt,onnxruntime -o ways.jsonl
     python benchmarks/ways.py ways.jsonl
 
 For each operation: how every case ended, and the time next to the fastest native library, as the geometric mean of
 ratios. For each case of an interface that has a time: what explains the difference from the fastest native library.
+Times that other programs disturbed are in no ratio.
 """
 
 from __future__ import annotations
@@ -45,13 +47,19 @@ def main(path: str) -> None:
                 own = group.get(name)
                 if best is None or own is None or own.estimate is None:
                     continue
+                if own.is_disturbed or best.is_disturbed:
+                    if name in INTERFACES:
+                        why.setdefault((op, name), Counter())["not compared: disturbed"] += 1
+                    continue
                 ratio = own.estimate.time_s / best.estimate.time_s
                 ratios.append(ratio)
                 if name in INTERFACES:
                     reason = explain(own, ratio, own.estimate.time_s - best.estimate.time_s)
                     why.setdefault((op, name), Counter())[reason] += 1
             missing = len(groups) - len(mine)
+            disturbed = sum(s.estimate is not None and s.is_disturbed for s in mine)
             words = [f"{n} {status}" for status, n in ended.items()] + ([f"{missing} not served"] if missing else [])
+            words += [f"{disturbed} of them disturbed"] if disturbed else []
             mean = f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}" if ratios else "–"
             print(f"| `{op}` | `{name}` | {', '.join(words)} | {mean} |")
     print()

@@ -15,6 +15,8 @@ from deepbench.core.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
+    from deepbench.api.bisecting import bisect_versions
+    from deepbench.api.ci import check_change
     from deepbench.api.comparing import compare, gate, rank
     from deepbench.api.conformance import conform, conformance
     from deepbench.api.exporting import export
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from deepbench.networks.api import predict, scale, trace, what_if
 
 _PLACES = {
+    "api.bisecting": ("bisect_versions",),
+    "api.ci": ("check_change",),
     "api.comparing": ("compare", "gate", "rank"),
     "api.conformance": ("conform", "conformance"),
     "api.exporting": ("export",),
@@ -56,7 +60,9 @@ __all__ = [
     "DeepBenchError",
     "Results",
     "alternate",
+    "bisect_versions",
     "cases",
+    "check_change",
     "compare",
     "conform",
     "conformance",

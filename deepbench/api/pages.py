@@ -153,7 +153,7 @@ def site(
                 published,
                 lambda name, total: show(Activity(name, next(done) + 1, total)),
                 skip_damaged,
-                over_time.page() if over_time is not None else None,
+                over_time.found if over_time is not None else None,
             )
     if over_time is not None:
         built.refused += over_time.refused

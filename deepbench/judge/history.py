@@ -7,6 +7,7 @@ series changed, and `reasons.py` what was recorded and changed at that point.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,9 @@ from typing import Any, NamedTuple
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.json_lines import printable
 from deepbench.judge import change_points
-from deepbench.judge.reasons import Reason, Reasons, reasons
+from deepbench.judge.reasons import MACHINE, Reason, Reasons, library_facts, machine_facts, reasons
 from deepbench.results.file import ResultFile
-from deepbench.results.record import Record
+from deepbench.results.record import Header, Record
 from deepbench.results.summary import Summary, summarize
 
 # What makes a machine another one. Microcode, kernel and memory may change on the same machine: they are reasons.
@@ -45,6 +46,12 @@ MOST_TIMES = 3_000_000
 INCONSISTENT = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 """Values of a file that pass the schema one by one may contradict each other."""
 
+# Longer texts of a file are cut off.
+MOST_OF_FACT = 200
+
+Facts = tuple[tuple[str, str], ...]
+"""Names and values of what was recorded. Runs in which nothing differs have the same object, which saves memory."""
+
 
 @dataclass(frozen=True)
 class TimedRun:
@@ -54,6 +61,8 @@ class TimedRun:
     of_host: str | None
     """The name of the host in a fleet file; None in other files."""
     began: datetime
+    facts: Facts = field(default=(), compare=False, repr=False)
+    """What the machine recorded about itself, but for the name of the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,8 @@ class TimeOfRun:
     low_s: float | None
     high_s: float | None
     is_disturbed: bool
+    library: Facts = ()
+    """The versions of the library and of the driver of its GPU."""
 
 
 class CaseIdentity(NamedTuple):
@@ -98,6 +109,14 @@ class ChangePoint:
     def ratio(self) -> float:
         """The time after over the time before: above 1, it became slower."""
         return self.after_s / self.before_s
+
+
+@dataclass(frozen=True)
+class RecordedChange:
+    """A run from which on something else was recorded about the machine or the library. Times need not have changed."""
+
+    run: TimedRun
+    reasons: Sequence[Reason]
 
 
 @dataclass
@@ -148,6 +167,26 @@ class CaseHistory:
         """The last level over the first; None without a change point."""
         return self.changes[-1].after_s / self.changes[0].before_s if self.changes else None
 
+    @property
+    def recorded_changes(self) -> list[RecordedChange]:
+        """Where a fact of the machine or a version of the library differs from the last one that was recorded."""
+        found: list[RecordedChange] = []
+        known: dict[tuple[str | None, str], str] = {}
+        last: TimeOfRun | None = None
+        for time in self.times:
+            if last is not None and time.library is last.library and time.run.facts is last.run.facts:
+                continue
+            differs = []
+            for of, facts in ((self.library_title, time.library), (None, time.run.facts)):
+                for name, text in facts:
+                    if (before := known.get((of, name), text)) != text:
+                        differs.append(Reason(name, before, text, of))
+                    known[of, name] = text
+            if differs:
+                found.append(RecordedChange(time.run, differs))
+            last = time
+        return found
+
 
 @dataclass
 class MachineHistory:
@@ -159,6 +198,8 @@ class MachineHistory:
     """The processor and the number of CPUs, in words."""
     runs: list[TimedRun] = field(default_factory=list)
     cases: list[CaseHistory] = field(default_factory=list)
+    identity: str = ""
+    """What links to this machine have: letters and digits that no other machine has."""
 
     @property
     def title(self) -> str:
@@ -205,6 +246,7 @@ class CollectedRuns:
     _machines: dict[tuple[str | None, str], MachineHistory] = field(default_factory=dict)
     _cases: dict[tuple[str | None, str], dict[CaseIdentity, CaseHistory]] = field(default_factory=dict)
     _seen: dict[int, Path] = field(default_factory=dict)
+    _facts: dict[Facts, Facts] = field(default_factory=dict)
     _count: int = 0
 
     def add(self, file: ResultFile, of_host: str | None = None) -> None:
@@ -218,7 +260,7 @@ class CollectedRuns:
         header: Mapping[str, Any] = file.header["machine"]
         host = of_host or host_of(header)
         key = None if self.ignore_host else host, _kind(header)
-        run = TimedRun(file.path, of_host, began)
+        run = TimedRun(file.path, of_host, began, self._shared(_facts_of_machine(file.header)))
         found = [self._time(s, run) for s in summaries]
         content = hash((key, began, tuple((identity.case, time and time.time_s) for identity, _, time in found)))
         if content in self._seen:
@@ -227,7 +269,8 @@ class CollectedRuns:
         if self._count > MOST_TIMES:
             raise TooMuch(f"there are more than {MOST_TIMES} times")
         self._seen[content] = file.path
-        self._machines.setdefault(key, MachineHistory(key[0], kind_text(header))).runs.append(run)
+        made = MachineHistory(key[0], kind_text(header), identity=_identity(key))
+        self._machines.setdefault(key, made).runs.append(run)
         known = self._cases.setdefault(key, {})
         for identity, facts, time in found:
             case = known.setdefault(identity, CaseHistory(identity, *facts))
@@ -244,7 +287,12 @@ class CollectedRuns:
         facts = record["op"], record["direction"], record["precision"], *titles, record["threads"]
         if e is None or not s.is_ranked:
             return identity, facts, None
-        return identity, facts, TimeOfRun(run, e.time_s, e.low_s, e.high_s, s.is_disturbed)
+        library = self._shared(_kept(library_facts(record)))
+        return identity, facts, TimeOfRun(run, e.time_s, e.low_s, e.high_s, s.is_disturbed, library)
+
+    def _shared(self, facts: Facts) -> Facts:
+        """The object that all runs with these facts have."""
+        return self._facts.setdefault(facts, facts)
 
     def machines(self) -> list[MachineHistory]:
         """All machines; runs and times in the order in which they began."""
@@ -289,6 +337,28 @@ def _kind(machine: Mapping[str, Any]) -> str:
     ids = machine.get("cpu_ids")
     of_cpu = [ids.get(name) for name in KIND_OF_CPU] if isinstance(ids, dict) else None
     return json.dumps([[machine.get(name) for name in KIND], of_cpu], sort_keys=True, default=str)
+
+
+def identity_of(machine: Mapping[str, Any]) -> str:
+    """The identity of the machine that a header describes, as `MachineHistory` has it."""
+    return _identity((host_of(machine), _kind(machine)))
+
+
+def _identity(key: tuple[str | None, str]) -> str:
+    return hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+
+
+def _facts_of_machine(header: Header) -> Facts:
+    """What a machine recorded about itself; nothing where its values contradict each other."""
+    try:
+        facts = machine_facts(header)
+    except INCONSISTENT:
+        return ()
+    return _kept({name: text for name, text in facts.items() if name != MACHINE["host"]})
+
+
+def _kept(facts: Mapping[str, str | None]) -> Facts:
+    return tuple((name, shorten(text, MOST_OF_FACT)) for name, text in facts.items() if text is not None)
 
 
 def kind_text(machine: Mapping[str, Any]) -> str:

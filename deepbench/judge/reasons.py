@@ -270,18 +270,26 @@ def _openmp(record: Record) -> str | None:
 
 def _of_machine(a: ResultFile, b: ResultFile) -> list[Reason]:
     machines: list[Mapping[str, Any]] = [f.header["machine"] for f in (a, b)]
-    first, second = (_machine_facts(f.header) for f in (a, b))
+    first, second = (machine_facts(f.header) for f in (a, b))
     of_facts = [r for name in first for r in _differs(name, [first[name]], [second[name]])]
     return [*of_facts, *_of_instructions(machines), *_of_cpus(machines)]
 
 
-def _machine_facts(header: Header) -> dict[str, str | None]:
+def machine_facts(header: Header) -> dict[str, str | None]:
+    """What may explain any ratio, by the names that people read; None for what the machine did not record."""
     machine: Mapping[str, Any] = header["machine"]
     facts = {title: _text(machine.get(name)) for name, title in MACHINE.items()}
     facts["microcode"] = _text(_dict(machine.get("cpu_ids")).get("microcode"))
     facts["memory"] = units.data_bytes(size) if (size := machine.get("memory_bytes")) else None
     facts["DeepBench"] = header["tool"].removeprefix("deepbench ")
     return facts
+
+
+def library_facts(record: Record) -> dict[str, str | None]:
+    """The version of the library of a record, or else its build, and that of the driver of its GPU."""
+    library = _dict(record["library"])
+    version = _text(library.get("version")) or _text(library.get("build"))
+    return {"version": version, "GPU driver": _text(_card(record).get("driver"))}
 
 
 def _of_instructions(machines: Sequence[Mapping[str, Any]]) -> list[Reason]:
@@ -330,7 +338,7 @@ class HostFacts:
 
     def add(self, header: Header, records: Iterable[Record]) -> None:
         """Add what one run recorded."""
-        for name, value in (*_machine_facts(header).items(), *_host_facts(header)):
+        for name, value in (*machine_facts(header).items(), *_host_facts(header)):
             if value is not None and name != "host":
                 self.facts.setdefault(name, set()).add(value)
         for record in records:

@@ -13,6 +13,7 @@ from deepbench.core.errors import shorten
 from deepbench.core.json_lines import printable
 from deepbench.core.words import count
 from deepbench.judge.history import CaseHistory, ChangePoint, History, MachineHistory, TimedRun
+from deepbench.judge.reasons import Reason
 from deepbench.reporting.output import Report, json_text
 from deepbench.reporting.table import Cell, Column, Part, Table, markdown_of, number, print_parts
 
@@ -21,6 +22,9 @@ MOST_CASES, MOST_CHANGED, MOST_MACHINES = 20, 50, 10
 
 # Changes in sentences, and what may explain each of them.
 MOST_SENTENCES, MOST_REASONS = 20, 6
+
+# Recorded changes that the text of a chart lists; its marks have more of them.
+MOST_RECORDED = 4
 
 # A small picture of the times of a case.
 BLOCKS, TREND = "▁▂▃▄▅▆▇█", 8
@@ -169,9 +173,34 @@ def with_it(change: ChangePoint) -> str:
         return "what else changed was not looked up"
     if not change.reasons:
         return "nothing recorded differs"
-    texts = [shorten(reason.text, 120) for reason in change.reasons]
+    return f"with it: {reasons_text(change.reasons)}"
+
+
+def reasons_text(reasons: Sequence[Reason]) -> str:
+    """The first of them, and how many more there are: `oneDNN 3.1 → 3.2, kernel: 6.1 → 6.2`."""
+    texts = [shorten(reason.text, 120) for reason in reasons]
     more = f" and {len(texts) - MOST_REASONS} more" if len(texts) > MOST_REASONS else ""
-    return f"with it: {', '.join(texts[:MOST_REASONS])}{more}"
+    return f"{', '.join(texts[:MOST_REASONS])}{more}"
+
+
+def recorded_sentence(case: CaseHistory) -> str | None:
+    """What the marks ◆ of a chart stand for; None where it has none. What a change point says is not repeated."""
+    recorded = case.recorded_changes
+    if not recorded:
+        return None
+    told = {change.after for change in case.changes if change.reasons}
+    others = [(change.run, reasons_text(change.reasons)) for change in recorded if change.run not in told]
+    listed = [f"{date_of(run)}: {text}" for run, text in others[-MOST_RECORDED:]]
+    more = [f"{len(others) - len(listed)} earlier"] if len(others) > len(listed) else []
+    what = f" ({'; '.join([*more, *listed])})" if listed else ""
+    return f"◆ The machine or the library changed{what}."
+
+
+def summary(machine: MachineHistory, searched: bool) -> str:
+    """`50 cases over 30 days, 3 changed`."""
+    days = (machine.runs[-1].began.date() - machine.runs[0].began.date()).days + 1
+    changed = f", {len(machine.changed)} changed" if searched else "; change points were not searched"
+    return f"{count(len(machine.cases), 'case')} over {count(days, 'day')}{changed}"
 
 
 def change_sentences(machine: MachineHistory) -> list[str]:
@@ -311,7 +340,10 @@ def to_json(found: History) -> dict[str, Any]:
             }
             row = {k: v for k, v in case_row(machine, label, case).items() if k not in ("host", "machine")}
             row = {k: v for k, v in row.items() if not k.startswith("last_change")}
-            cases.append({**row, "change_points": changes, "times": times})
+            recorded = [
+                {"run": place[c.run], "with": [reason.text for reason in c.reasons]} for c in case.recorded_changes
+            ]
+            cases.append({**row, "change_points": changes, "recorded_changes": recorded, "times": times})
         runs = list(map(_run, machine.runs))
         machines.append({"host": machine.host, "machine": machine.kind, "runs": runs, "cases": cases})
     return {

@@ -19,7 +19,9 @@ from deepbench.core.files import NotWritten, read_regular, replacing
 from deepbench.core.json_lines import from_line, printable, to_bytes
 from deepbench.core.kinds import kind_of_header
 from deepbench.core.version import VERSION
+from deepbench.judge.history import History, identity_of
 from deepbench.reporting.page import content, render
+from deepbench.reporting.page import history as history_pages
 from deepbench.reporting.page.first_screen import BY_BITS
 from deepbench.results import published
 from deepbench.results.file import GZIP, JSONL, ResultFile, damage_text, lines_of, read_results, title_of
@@ -31,6 +33,8 @@ GPUS = "gpus.html"
 HISTORY = "history.html"
 """The page about each case over time, which the index has a link to, too."""
 MORE = {GPUS: "GPUs for language models", HISTORY: "History"}
+HISTORIES = "histories.js"
+"""A script with what pages of machines say of their history. Only it changes when the history does."""
 
 MOST_STATE_BYTES = 64 * 2**20
 ASSETS = ("page.css", *render.SCRIPTS, "site.js")
@@ -91,14 +95,14 @@ def build(
     with_published: bool,
     step: Callable[[str, int], None] = lambda name, total: None,
     skip_damaged: bool = False,
-    history: bytes | None = None,
+    history: History | None = None,
 ) -> Built:
     """Bring the site in the folder `out` up to date with the result files in `folder` and its subfolders.
 
     Files that cannot be read are left out and listed in the result. `with_published` adds the machines that the
     original DeepBench published. `step` is called with the name of each machine that is done, and the number of all.
-    With `skip_damaged`, files with damaged lines are read without these lines. `history` is the page about each case
-    over time; without it, that of an earlier build stays.
+    With `skip_damaged`, files with damaged lines are read without these lines. `history` becomes the page about each
+    case over time; without it, that of an earlier build stays.
     """
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder; wanted one with result files")
@@ -122,7 +126,7 @@ def _build(
     plotly: str,
     step: Callable[[str, int], None],
     skip_damaged: bool,
-    history: bytes | None,
+    history: History | None,
 ) -> Built:
     for name in ("assets", "data", "machines", "families", STATE):
         (out / name).mkdir(parents=True, exist_ok=True)
@@ -155,7 +159,8 @@ def _build(
                 if page is not None:
                     digest = _write_page_without_cases(out, name, page, file, stamp)
                 else:
-                    digest = _write_machine(out, name, content.of_file(file, title), stamp, download)
+                    machine = identity_of(file.header["machine"])
+                    digest = _write_machine(out, name, content.of_file(file, title), stamp, download, machine)
                 # Not a copy: what was read has no values that may be secrets.
                 _write(out / "data" / f"{name}.jsonl", b"".join(lines_of(file)))
                 built.fresh.append(name)
@@ -179,8 +184,7 @@ def _build(
     ordered = sorted(digests.values(), key=lambda d: (d["name"] in last, d["index"]["title"]))
     built.families, built.written = _write_families(out, ordered, changed)
     built.machines = len(ordered)
-    if history is not None:
-        _write(out / HISTORY, history)
+    _write_history(out, history)
     _write_index(out, ordered)
     # The cache comes last: after an interruption the next build does everything that is missing.
     for name in built.removed:
@@ -262,7 +266,9 @@ def _unchanged(path: Path | None, stamp: str) -> dict[str, Any] | None:
     return digest if digest is not None and digest.get("stamp") == stamp else None
 
 
-def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, download: str) -> dict[str, Any]:
+def _write_machine(
+    out: Path, name: str, data: dict[str, Any], stamp: str, download: str, machine: str
+) -> dict[str, Any]:
     """Write the page of a machine and its data for comparisons; returns what other pages need to know."""
     one_file = {"files": [data], "pairs": []}
     page = render.filled(
@@ -271,11 +277,12 @@ def _write_machine(out: Path, name: str, data: dict[str, Any], stamp: str, downl
         content=one_file,
         style="",
         packed=None,
-        scripts=["plotly.min.js", *render.SCRIPTS],
+        scripts=["plotly.min.js", HISTORIES, *render.SCRIPTS],
         embed=one_file,
         policy=render.site_policy(),
         shared="../assets",
         download=download,
+        machine=machine if data["kind"] == "measured" else "",
     )
     _write(out / "machines" / f"{name}.html", page)
     columns: Mapping[str, Sequence[Any]] = data["columns"]
@@ -415,6 +422,16 @@ def _write_families(out: Path, digests: Sequence[dict[str, Any]], changed: set[s
     data = {"page": "families", "families": listed}
     _write_page(out / "families" / "index.html", data, "Families of problems", "Families", lines, "../")
     return len(listed), written
+
+
+def _write_history(out: Path, history: History | None) -> None:
+    """Write the page about each case over time, and what pages of machines say of it. Without one, both stay."""
+    if history is not None:
+        _write(out / HISTORY, history_pages.page(history))
+    elif (out / HISTORY).is_file() and (out / "assets" / HISTORIES).is_file():
+        return
+    texts = render.embedded(history_pages.summaries(history) if history is not None else {})
+    _write(out / "assets" / HISTORIES, b"window.deepbenchHistories = new Map(Object.entries(%s));\n" % texts)
 
 
 def _write_index(out: Path, digests: Sequence[dict[str, Any]]) -> None:

@@ -62,6 +62,7 @@ def test_programs_get_every_time_and_every_change_point(nightly):
     assert 1.1 == pytest.approx(point["ratio"], rel=0.01)
     assert ["MKL 3.1 → 3.2"] == point["with"]
     assert [] == steady["change_points"]
+    assert [{"run": 18, "with": ["MKL 3.1 → 3.2"]}] == changed["recorded_changes"] == steady["recorded_changes"]
     assert 30 == len(steady["times"]["time_s"]) == len(steady["times"]["run"])
     rows = list(csv.DictReader(io.StringIO(run_here(["history", "nightly", "--csv"]).output)))
     assert ["1", "0"] == [row["change_points"] for row in rows]

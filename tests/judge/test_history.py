@@ -241,3 +241,49 @@ def test_the_ends_are_medians_of_few_times():
     assert (2.5, 7.5) == (case(*map(float, range(1, 10))).first_s, case(*map(float, range(1, 10))).last_s)
     ten = case(*[1.0, 1.0, 9.0, 1.0, 1.0, 2.0, 2.0, 9.0, 2.0, 2.0])
     assert (1.0, 2.0, 2.0) == (ten.first_s, ten.last_s, ten.ratio)
+
+
+# ---- what was recorded
+
+
+def test_what_was_recorded_to_change_needs_no_change_of_times(tmp_path):
+    kernels = ["6.1", "6.1", None, "6.2", "6.2", "6.1"]
+    for day, kernel in enumerate(kernels):
+        facts = {} if kernel is None else {"kernel": kernel}
+        over_time.write(tmp_path, f"{day}.jsonl", {2: 1e-3}, day, version="3.1" if day < 4 else "3.2", **facts)
+    (case,) = collected(tmp_path)[0].cases
+
+    assert [
+        ("3.jsonl", ["kernel: 6.1 → 6.2"]),  # a file that does not say is no difference
+        ("4.jsonl", ["MKL 3.1 → 3.2"]),
+        ("5.jsonl", ["kernel: 6.2 → 6.1"]),
+    ] == [(change.run.path.name, [r.text for r in change.reasons]) for change in case.recorded_changes]
+
+
+def test_another_host_of_one_kind_is_no_recorded_change(tmp_path):
+    for day, host in enumerate(("runner-1", "runner-2")):
+        over_time.write(tmp_path, f"{host}.jsonl", {2: 1e-3}, day, host=host)
+    (machine,) = collected(tmp_path, ignore_host=True)
+
+    assert [] == machine.cases[0].recorded_changes
+
+
+def test_runs_with_equal_facts_share_them(tmp_path):
+    over_time.write_step(tmp_path, count=3, microcode="0x1")
+    (machine,) = collected(tmp_path)
+
+    assert 1 == len({id(run.facts) for run in machine.runs})
+    assert 1 == len({id(time.library) for case in machine.cases for time in case.times})
+    assert ("CPU", "A CPU") in machine.runs[0].facts
+
+
+def test_the_identity_of_a_machine_is_that_of_its_files(tmp_path):
+    over_time.write(tmp_path, "a.jsonl", {2: 1e-3}, cpu_ids={"model": "7", "microcode": "0x1"})
+    over_time.write(tmp_path, "b.jsonl", {2: 1e-3}, 1, cpu_ids={"model": "7", "microcode": "0x2"})
+    over_time.write(tmp_path, "c.jsonl", {2: 1e-3}, 2, cores=4)
+    first, second = collected(tmp_path)
+    of_files = [history.identity_of(read_results(tmp_path / f"{name}.jsonl").header["machine"]) for name in "abc"]
+
+    assert {first.identity, second.identity} == set(of_files)
+    assert of_files[0] == of_files[1] != of_files[2]
+    assert all(identity.isalnum() for identity in of_files)

@@ -136,3 +136,50 @@ def test_a_page_has_a_limit_of_points(monkeypatch):
     data = pages.content(History([machine(*(case(i, [1.0] * 4, days) for i in range(5)), of_runs=days)], 0.02))
 
     assert (5, 2) == (len(data["rows"]), len(data["charts"]))
+
+
+def recorded(*texts, changes=()):
+    """A case with a run per text, which is what the machine recorded as its kernel."""
+    of_runs = [
+        TimedRun(Path(f"{i}.jsonl"), None, START + timedelta(days=i), (("kernel", text),))
+        for i, text in enumerate(texts)
+    ]
+    return case(1, [1.0] * len(texts), of_runs, [change(of_runs, at, 1.1, reason) for at, reason in changes]), of_runs
+
+
+def test_a_sentence_says_what_marks_stand_for_and_repeats_no_change_point():
+    reason = Reason("kernel", "6.1", "6.2")
+    assert tables.recorded_sentence(recorded("6.1", "6.1")[0]) is None
+    assert "◆ The machine or the library changed (2026-01-02: kernel: 6.1 → 6.2)." == (
+        tables.recorded_sentence(recorded("6.1", "6.2")[0])
+    )
+    assert "◆ The machine or the library changed." == (
+        tables.recorded_sentence(recorded("6.1", "6.2", changes=[(1, reason)])[0])
+    )
+    many = tables.recorded_sentence(recorded(*map(str, range(8)))[0])
+    assert "(3 earlier; 2026-01-05: kernel: 3 → 4; " in many
+    assert many.endswith("2026-01-08: kernel: 6 → 7).")
+
+
+def test_a_chart_has_marks_and_versions(monkeypatch):
+    monkeypatch.setattr(pages, "MOST_MARKS", 2)
+    found, of_runs = recorded("1", "2", "2", "3", "4")
+    versions = ["3.1", "3.1", "3.2", None, "3.2"]
+    found.times = [
+        TimeOfRun(run, 1.0, None, None, False, () if version is None else (("version", version),))
+        for run, version in zip(of_runs, versions, strict=True)
+    ]
+    (chart,) = pages.content(History([machine(found, of_runs=of_runs)], 0.02))["charts"]
+
+    assert [[3, "kernel: 2 → 3"], [4, "kernel: 3 → 4"]] == chart["marks"]
+    assert [(0, "3.1"), (2, "3.2"), (3, None), (4, "3.2")] == chart["versions"]
+    assert "2026-01-03: MKL 3.1 → 3.2" in chart["recorded"]
+
+
+def test_a_machine_in_a_few_words():
+    days = runs(30)
+    changed, steady = case(1, [1.0] * 30, days, [change(days, 18, 1.1)]), case(2, [1.0] * 30, days)
+    assert "2 cases over 30 days, 1 changed" == tables.summary(machine(changed, steady, of_runs=days), True)
+    assert "1 case over 1 day; change points were not searched" == (
+        tables.summary(machine(steady, of_runs=days[:1]), False)
+    )

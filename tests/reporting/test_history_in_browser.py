@@ -7,8 +7,9 @@ import pytest
 
 import deepbench
 from deepbench.judge import change_points
+from deepbench.reporting import site
 from tests.help import over_time, samples
-from tests.reporting.conftest import CHROMIUM, violations
+from tests.reporting.conftest import CHROMIUM, ready, violations
 from tests.reporting.page_files import HOSTILE
 
 pytestmark = pytest.mark.browser
@@ -112,3 +113,84 @@ def test_without_change_points_all_charts_are_shown(visit, page_file, tmp_path):
 
     assert 2 == page.locator("#charts figure").count()
     assert 0 == page.locator("#choices select").count()
+
+
+def test_marks_say_where_the_machine_or_the_library_changed(visit, page_file):
+    page = drawn(visit(page_file))
+    chart = page.locator("#charts .plot").first
+    traces, annotations = chart.evaluate("div => [div.data, div.layout.annotations]")
+    marks = [(a["x"], a["hovertext"]) for a in annotations if a["text"] == "◆"]
+    (label,) = [a for a in annotations if a["text"] != "◆"]
+
+    assert ["2026-01-19T03:00:00Z", "2026-02-10T03:00:00Z"] == [at for at, _ in marks]
+    assert "2026-01-19<br>MKL 3.1 → 3.2" == marks[0][1]
+    assert "MKL 3.2 → &lt;/script&gt;" in marks[1][1]
+    assert "<img" not in marks[1][1]
+    assert label["text"].startswith("▲ ")
+    assert "with it: MKL 3.1 → 3.2" in label["hovertext"]
+    # The change point says what changed with it, so the sentence about marks has the other one only.
+    caption = page.inner_text("#charts figcaption")
+    assert "◆ The machine or the library changed (2026-02-10: MKL 3.2 → </script>" in caption
+    assert ["MKL 3.1", "MKL 3.2"] == [text.split("<br>")[2] for text in (traces[0]["text"][17], traces[0]["text"][18])]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_saved_figure_has_the_labels_of_change_points_in_light_colors(visit, page_file, scheme):
+    page = drawn(visit(page_file, scheme=scheme))
+    page.locator(".figure-tools summary").first.click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save figure").first.click()
+    svg = download.value.path().read_text()
+
+    assert "▲" in svg
+    assert "◆" in svg
+    assert "240, 176, 114" not in svg  # the color of a slower case in the dark theme
+
+
+def test_a_label_near_an_edge_is_not_cut_off(visit, page_file):
+    page = drawn(visit(page_file, 390, 844))
+    places = page.evaluate("[0, 18, 30].map(at => anchorOf(content.charts[0], at))")
+    box, chart = (page.locator(f"#charts {name}").first.bounding_box() for name in (".annotation-text", ".plot"))
+
+    assert ["left", "center", "right"] == places
+    assert chart["x"] <= box["x"]
+    assert box["x"] + box["width"] <= chart["x"] + chart["width"]
+
+
+def test_a_link_of_one_machine_shows_it_alone(visit, page_file):
+    identities = visit(page_file).evaluate("content.files.map(file => file.identity)")
+    page = drawn(visit(page_file, 390, 844, "dark", query=f"?machine={identities[1]}"))
+
+    assert f"1 of {CASES + 1} rows" == page.inner_text("#count")
+    assert "1 of 1 charts" == page.inner_text("#shown")
+    assert "there" in page.inner_text("#charts figcaption")
+    assert "1 case over 1 day, 0 changed." == page.inner_text(".verdict")
+    assert page.inner_text("header .note").startswith("there: ")
+    assert 0 == page.locator("[data-changes-of]:visible").count()
+    assert [] == violations(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page = visit(page_file, query=f"?machine={identities[0]}")
+    assert f"{CASES} of {CASES + 1} rows" == page.inner_text("#count")
+    assert f"{CASES} cases over 41 days, 1 changed." == page.inner_text(".verdict")
+    assert 1 == page.locator("[data-changes-of]:visible").count()
+    page.get_by_role("link", name="All 2 machines").click()
+    page.wait_for_url(lambda url: "machine=" not in url)
+    ready(page)
+    assert f"{CASES + 1} of {CASES + 1} rows" == page.inner_text("#count")
+    assert f"{CASES + 1} of {CASES + 1} rows" == visit(page_file, query="?machine=none").inner_text("#count")
+
+
+def test_the_page_of_a_machine_of_a_site_leads_to_its_history(visit, page_file, tmp_path):
+    for name, host in (("mine", "there"), ("other", "nowhere")):
+        over_time.write(tmp_path / "results", f"{name}.jsonl", {2: 1e-3}, host=host, cpu=HOSTILE)
+    found = deepbench.history(page_file.parent / "all").found
+    site.build(tmp_path / "results", tmp_path / "public", with_published=False, history=found)
+    machines = tmp_path / "public" / "machines"
+    assert not visit(machines / "other.html").locator("#history").is_visible()
+    page = visit(machines / "mine.html")
+    assert page.inner_text("#history").startswith("History: 1 case over 1 day")
+    page.click("#history a")
+    page.wait_for_url("**/history.html?machine=*")
+    ready(page)
+
+    assert f"1 of {CASES + 1} rows" == page.inner_text("#count")

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+import deepbench
 from deepbench import formats
 from deepbench.core.errors import BadInput
+from deepbench.judge import change_points
 from deepbench.reporting import plot, site
 from deepbench.results import published
 from deepbench.results.file import ResultFile
 from deepbench.results.summary import summarize
 from tests.conftest import ROOT, run_command
-from tests.help import samples
+from tests.help import over_time, samples
 
 pytest.importorskip("jinja2", reason="a page needs Jinja2: pip install jinja2")
 TEXT = "gemm m=4 n={} k=4 a_t=0 b_t=0 forward f32 mkl threads=1"
@@ -241,6 +243,38 @@ def test_the_index_has_a_link_to_a_page_of_gpus_in_its_folder(tmp_path):
     assert "gpus.html" not in without
     assert '<a href="gpus.html">GPUs for language models</a>' in (public / "index.html").read_text()
     assert "a page" == (public / "gpus.html").read_text()
+
+
+def histories(out):
+    """What pages of machines say of their history, by machine."""
+    script = (out / "assets" / "histories.js").read_text()
+    return json.loads(re.fullmatch(r"window\.deepbenchHistories = new Map\(Object\.entries\((.*)\)\);\n", script)[1])
+
+
+def test_the_page_of_a_machine_leads_to_its_history(tmp_path, monkeypatch):
+    monkeypatch.setattr(change_points, "require_proposals", lambda: None)
+    monkeypatch.setattr(change_points, "propose", lambda logs: [18] if max(logs) - min(logs) > 0.08 else [])
+    monkeypatch.setattr(published, "machines", lambda: ["NVIDIA T4"])
+    folder, out, nightly = (tmp_path / name for name in ("results", "public", "nightly"))
+    over_time.write(folder, "mine.jsonl", {2: 1e-3})
+    site.build(folder, out, with_published=True)
+    assert {} == histories(out)
+    over_time.write_step(nightly)
+    found = deepbench.history(nightly).found
+    built = site.build(folder, out, with_published=True, history=found)
+
+    (machine,) = found.machines
+    assert [] == built.fresh  # a new history is no reason to write pages of machines again
+    assert {machine.identity: "2 cases over 30 days, 1 changed"} == histories(out)
+    page = (out / "machines" / "mine.html").read_text()
+    assert f'data-machine="{machine.identity}"' in page
+    assert page.index("assets/histories.js") < page.index("assets/page.js")
+    assert 'data-machine=""' in (out / "machines" / "nvidia-t4.html").read_text()
+    site.build(folder, out, with_published=True)  # without a history, that of the last build stays
+    assert {machine.identity} == set(histories(out))
+    (out / "history.html").unlink()
+    site.build(folder, out, with_published=True)
+    assert {} == histories(out)
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):

@@ -157,6 +157,56 @@ function withRoom(layout, traces, width) {
   const dtick = roomyTick(xaxis, decadesOf(traces, "x"), 0.75 * (layout.width ?? (width || 600)), font.size);
   return { ...layout, xaxis: { ...xaxis, dtick } };
 }
+
+/* ---- drawing: every chart is an element with a function `makeChart`, which returns its traces and its layout */
+
+const drawn = new Set();
+function draw(div) {
+  if (!window.Plotly) {
+    plotlyReady.then(() => window.Plotly && draw(div));
+    return;
+  }
+  const [traces, made] = div.makeChart();
+  const layout = withRoom(onPaper(made, div.closest(".wide")), traces, div.clientWidth);
+  div.style.height = layout.height ? `${layout.height}px` : null;
+  drawn.add(div);
+  window.Plotly.react(div, traces, layout, CONFIG);
+  if (div.onPoint && !div.listens && div.on) {
+    div.listens = true;
+    div.on("plotly_click", (event) => div.onPoint(event.points[0].customdata));
+  }
+}
+/* Charts are drawn when they come into view, and again when the colors change. */
+const observer = new IntersectionObserver(
+  (entries) =>
+    entries.forEach((e) => {
+      if (e.isIntersecting && !drawn.has(e.target)) draw(e.target);
+    }),
+  { rootMargin: "300px" },
+);
+dark.addEventListener("change", () => drawn.forEach(draw));
+/* Paper is white, whatever the screen is. */
+window.addEventListener("beforeprint", () => {
+  document.documentElement.dataset.paper = "yes";
+  document.querySelectorAll(".plot").forEach(draw);
+});
+window.addEventListener("afterprint", () => {
+  delete document.documentElement.dataset.paper;
+  drawn.forEach((div) => {
+    draw(div);
+    window.Plotly.Plots.resize(div); // Plotly would keep the width of the paper
+  });
+});
+
+function addPlot(parent, label, wide, makeChart, onPoint) {
+  const div = element("div", { class: wide ? "plot wide" : "plot", role: "group", "aria-label": label });
+  div.makeChart = makeChart;
+  div.onPoint = onPoint;
+  parent.append(div);
+  observer.observe(div);
+  return div;
+}
+
 /* Ticks such as 0.01 instead of powers of ten. */
 const PLAIN = { tickformat: "~g" };
 const SIZES = { type: "log", dtick: "D2", ...PLAIN };

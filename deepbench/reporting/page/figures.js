@@ -405,10 +405,12 @@
 
   /* ---- figures ---- */
 
-  /* A copy in which strings, such as colors, are those of the light theme. Arrays are numbers and texts: they stay. */
+  /* A copy in which strings, such as colors, are those of the light theme. Arrays of numbers and texts stay. */
   function recolored(value, colors) {
     if (typeof value === "string") return colors.get(value) ?? value;
-    if (value === null || typeof value !== "object" || Array.isArray(value) || ArrayBuffer.isView(value)) return value;
+    if (value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+    if (Array.isArray(value))
+      return typeof value[0] === "object" ? value.map((inner) => recolored(inner, colors)) : value;
     const copied = Object.entries(value).filter(([key]) => !key.startsWith("_"));
     return Object.fromEntries(copied.map(([key, inner]) => [key, recolored(inner, colors)]));
   }
@@ -439,6 +441,7 @@
       return { ...made, ...(zoomed ? { range } : { autorange: reversed ? "reversed" : true }) };
     };
     const right = meta?.longest ? 0.58 * font * meta.longest : 0;
+    const hasLabels = layout.annotations?.some((label) => label.yref === "paper" && label.y === 1);
     /* A chart with panels has further axes. */
     const panels = Object.keys(layout).filter((name) => /^[xy]axis\d+$/.test(name));
     const lengths = { x: 0.75 * width, y: 1.5 * height };
@@ -451,7 +454,7 @@
       paper_bgcolor: LIGHT["--back"],
       plot_bgcolor: LIGHT["--back"],
       font: { family: FAMILY, size: font, color: LIGHT["--front"] },
-      margin: { l: font, r: 1.5 * font + right, t: 0.5 * font, b: font, pad: 0 },
+      margin: { l: font, r: 1.5 * font + right, t: hasLabels ? 1.8 * font : 0.5 * font, b: font, pad: 0 },
       xaxis: axis(layout.xaxis ?? {}, "x", 0.75 * width),
       yaxis: axis(layout.yaxis ?? {}, "y", 1.5 * height),
       ...Object.fromEntries(axes),

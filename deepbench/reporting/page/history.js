@@ -1,52 +1,19 @@
 "use strict";
-/* Each case over time: a chart per case with its levels and change points, and a table of all cases. */
+/* Each case over time: a chart per case with its levels, its change points and what was recorded to change, and a table
+   of all cases. */
 const content = JSON.parse(document.getElementById("content").textContent);
 const { rows } = content;
 const severalMachines = content.files.length > 1;
+/* The place of the machine that a link names: history.html?machine=…, -1 without one. */
+const wanted = new URLSearchParams(location.search).get("machine");
+const linked = severalMachines ? content.files.findIndex((file) => file.identity === wanted) : -1;
 
 /* So many charts at first, and with each click. */
 const AT_ONCE = 12;
 /* Intervals of more points would hide each other. */
 const MOST_WITH_INTERVALS = 300;
-const UNITS = [
-  [1, "s"],
-  [1e-3, "ms"],
-  [1e-6, "µs"],
-  [1e-9, "ns"],
-];
 
-/* ---- charts: drawn when they come into view, and again when the colors change */
-
-const drawn = new Set();
-function draw(div) {
-  if (!window.Plotly) {
-    plotlyReady.then(() => window.Plotly && draw(div));
-    return;
-  }
-  const [traces, made] = div.makeChart();
-  const layout = withRoom(onPaper(made, false), traces, div.clientWidth);
-  drawn.add(div);
-  window.Plotly.react(div, traces, layout, CONFIG);
-}
-const observer = new IntersectionObserver(
-  (entries) =>
-    entries.forEach((e) => {
-      if (e.isIntersecting && !drawn.has(e.target)) draw(e.target);
-    }),
-  { rootMargin: "300px" },
-);
-dark.addEventListener("change", () => drawn.forEach(draw));
-window.addEventListener("beforeprint", () => {
-  document.documentElement.dataset.paper = "yes";
-  document.querySelectorAll(".plot").forEach(draw);
-});
-window.addEventListener("afterprint", () => {
-  delete document.documentElement.dataset.paper;
-  drawn.forEach((div) => {
-    draw(div);
-    window.Plotly.Plots.resize(div);
-  });
-});
+/* ---- the charts */
 
 /* The points of a chart, thinned; those next to a change point stay, because lines of levels end there. */
 function pointsOf(chart) {
@@ -57,6 +24,7 @@ function pointsOf(chart) {
     run,
     began: runs[run][0],
     file: runs[run][1],
+    version: chart.versions.findLast(([first]) => first <= i)?.[1],
     time_s: chart.time_s[i],
     low_s: chart.low_s[i],
     high_s: chart.high_s[i],
@@ -81,13 +49,14 @@ function drawCase(chart) {
     runs = content.runs[row.machineIndex],
     points = pointsOf(chart);
   const most_s = Math.max(...points.map((p) => p.time_s));
-  const [size, unit] = UNITS.find(([s]) => most_s >= s) ?? UNITS.at(-1);
+  const [size, unit] = SECONDS.find(([s]) => most_s >= s) ?? SECONDS.at(-1);
   const scaled = (seconds) => (seconds == null ? null : seconds / size);
   const { color, symbol } = libraryStyle(row.library);
   const hover = (p) =>
     plainLines([
       p.began.replace("T", " ").replace("Z", " UTC"),
       p.disturbed ? `${format.atMost(p.time_s)}, disturbed` : format.seconds(p.time_s),
+      [row.library, p.version].filter(Boolean).join(" "),
       p.file,
     ]);
   const times = {
@@ -102,6 +71,7 @@ function drawCase(chart) {
       columns: {
         case: points.map(() => row.case),
         library: points.map(() => row.library),
+        version: points.map((p) => p.version ?? ""),
         precision: points.map(() => row.precision),
         threads: points.map(() => row.threads),
         file: points.map((p) => p.file),
@@ -127,37 +97,56 @@ function drawCase(chart) {
     ),
     line: { color: styleOf("--front"), width: 2 },
   };
-  const isSlower = (c) => c.after_s > c.before_s;
+  const colorOf = (c) => styleOf(c.after_s > c.before_s ? "--warn" : "--good");
   const shapes = chart.changes.map((c) => ({
     type: "line",
     ...{ x0: runs[c.after][0], x1: runs[c.after][0], yref: "paper", y0: 0, y1: 1 },
-    line: { color: styleOf(isSlower(c) ? "--warn" : "--good"), width: 1.5, dash: "dot" },
+    line: { color: colorOf(c), width: 1.5, dash: "dot" },
   }));
-  const annotations = chart.changes.map((c) => ({
+  const ofChanges = chart.changes.map((c) => ({
     x: runs[c.after][0],
-    ...{ yref: "paper", y: 1, yanchor: "bottom", showarrow: false },
-    text: format.plain(`${isSlower(c) ? "▲" : "▼"} ${c.words}`),
-    font: { color: styleOf(isSlower(c) ? "--warn" : "--good"), size: 12 },
+    ...{ yref: "paper", y: 1, yanchor: "bottom", xanchor: anchorOf(chart, c.after), showarrow: false },
+    text: format.plain(`${c.after_s > c.before_s ? "▲" : "▼"} ${c.words}`),
+    hovertext: plainLines([dayOf(chart, c.after), c.words, ...shortLines(c.with)]),
+    font: { color: colorOf(c), size: 12 },
+  }));
+  const ofMarks = chart.marks.map(([run, text]) => ({
+    x: runs[run][0],
+    ...{ yref: "paper", y: 0, yanchor: "bottom", xanchor: "center", showarrow: false },
+    text: "◆",
+    hovertext: plainLines([dayOf(chart, run), ...shortLines(text)]),
+    font: { color: styleOf("--front"), size: 12 },
   }));
   return [
     [times, lines].filter(Boolean),
     layoutOf(
       { title: "start of the run (UTC)", type: "date" },
       { title: `time per call (${unit})` },
-      { shapes, annotations },
+      { shapes, annotations: [...ofChanges, ...ofMarks] },
     ),
   ];
 }
 
-/* What is below the title of a chart: each change with what changed at the same time. */
+const runOf = (chart, run) => content.runs[rows[chart.row].machineIndex][run];
+const dayOf = (chart, run) => runOf(chart, run)[0].slice(0, 10);
+/* A text in lines that fit on a phone: Plotly divides none. */
+const shortLines = (text) => (text.match(/.{1,44}(?:\s|$)|.{1,44}/g) ?? []).map((line) => line.trim());
+/* A label near an edge of its chart would be cut off there if it were in the middle of its place. */
+function anchorOf(chart, run) {
+  const [first, last, at] = [chart.run[0], chart.run.at(-1), run].map((i) => Date.parse(runOf(chart, i)[0]));
+  const share = last > first ? (at - first) / (last - first) : 0.5;
+  return share < 0.2 ? "left" : share > 0.8 ? "right" : "center";
+}
+
+/* What is below the title of a chart: each change with what changed at the same time, and what the marks stand for. */
 function textOf(chart) {
-  const row = rows[chart.row],
-    runs = content.runs[row.machineIndex];
-  const changes = chart.changes.map((c) => `From ${runs[c.after][0].slice(0, 10)}: ${c.words}; ${c.with}.`);
+  const row = rows[chart.row];
+  const changes = chart.changes.map((c) => `From ${dayOf(chart, c.after)}: ${c.words}; ${c.with}.`);
   const disturbed = chart.disturbed.length;
   return [
     severalMachines && `${row.machine}.`,
     ...(changes.length ? changes : ["No change point."]),
+    chart.recorded,
     disturbed && disturbedRemark(Array(disturbed).fill({ disturbed: true })),
   ]
     .filter(Boolean)
@@ -172,18 +161,21 @@ function addChart(at) {
   const id = `case-${at}-${row.machineIndex}`;
   const figure = element("figure", { id, tabindex: -1 }, element("figcaption", {}, title, textOf(chart)));
   const label = `${row.title} over time. ${textOf(chart)} The numbers are below the chart.`;
-  const div = element("div", { class: "plot", role: "group", "aria-label": label });
-  div.makeChart = () => drawCase(chart);
-  figure.append(div);
+  addPlot(figure, label, false, () => drawCase(chart));
   document.getElementById("charts").append(figure);
-  observer.observe(div);
   return figure;
 }
 
 /* ---- which charts */
 
+/* Charts of cases that changed come first, unless a link names a machine without one. */
+const isOfLinked = (chart) => linked < 0 || rows[chart.row].machineIndex === linked;
 const hasChanges = content.charts.some((chart) => chart.changes.length);
-const chosen = { machine: "", cases: hasChanges ? "changed" : "all", first: null };
+const chosen = {
+  machine: linked < 0 ? "" : String(linked),
+  cases: content.charts.some((chart) => chart.changes.length && isOfLinked(chart)) ? "changed" : "all",
+  first: null,
+};
 const more = document.getElementById("more"),
   shown = document.getElementById("shown");
 let waiting = [];
@@ -220,8 +212,9 @@ function addChoices() {
     showCharts();
   };
   if (severalMachines) {
-    const withChart = distinct(content.charts.map((chart) => rows[chart.row].machineIndex)).sort((a, b) => a - b);
-    const machines = withChart.map((at) => [String(at), content.files[at].name]);
+    const withChart = content.charts.map((chart) => rows[chart.row].machineIndex);
+    const listed = distinct(linked < 0 ? withChart : [linked, ...withChart]).sort((a, b) => a - b);
+    const machines = listed.map((at) => [String(at), content.files[at].name]);
     place.append(choice("Machine", [["", "all"], ...machines], changed("machine"), chosen.machine));
   }
   if (hasChanges) {
@@ -268,6 +261,7 @@ function addTable() {
     ],
     exported: ["machine", "case", ...columns.map((c) => c.name).filter((name) => !["title", "machine"].includes(name))],
     fileName: "history.csv",
+    selected: linked >= 0 && rows.some((r) => r.machineIndex === linked) ? { machine: content.files[linked].name } : {},
     open: (row, text) =>
       row.chart == null
         ? element("span", {}, text)
@@ -278,6 +272,20 @@ function addTable() {
   });
 }
 
+/* ---- a page that was opened by the link of one machine is about this machine, and has a link to all */
+
+function showLinked() {
+  const { name, about, summary } = content.files[linked];
+  const header = document.querySelector("header");
+  header.querySelectorAll(".note").forEach((line) => line.remove());
+  const toAll = element("a", { href: "?" }, `All ${content.files.length} machines`);
+  header.append(element("p", { class: "note" }, `${name}: ${about}. `, toAll));
+  document.querySelector(".verdict").replaceChildren(element("li", {}, `${summary}.`));
+  for (const changes of document.querySelectorAll("[data-changes-of]"))
+    changes.hidden = changes.dataset.changesOf !== String(linked);
+}
+
+if (linked >= 0) showLinked();
 addChoices();
 showCharts();
 addTable();

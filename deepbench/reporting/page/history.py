@@ -18,6 +18,9 @@ SCRIPTS = ("load_plotly.js", "format.js", "table.js", "charts.js", "figures.js",
 # What a page has at most: those that changed come first. A chart of a thousand files takes 30 KB.
 MOST_CHARTS, MOST_POINTS, MOST_ROWS, MOST_SENTENCES = 400, 300_000, 20_000, 40
 
+# Marks of recorded changes in a chart, at most: the latest. A library that is built every night has one per run.
+MOST_MARKS = 50
+
 # Times on the page have so many significant digits.
 DIGITS = 5
 
@@ -44,11 +47,12 @@ def page(found: History, title: str | None = None) -> bytes:
 def _changes(found: History) -> list[dict[str, Any]]:
     """The changes of each machine in sentences, the latest first, and how many are not listed."""
     listed = []
-    for machine in found.machines:
+    for at, machine in enumerate(found.machines):
         sentences = tables.change_sentences(machine)
         if sentences:
             more = max(0, len(sentences) - MOST_SENTENCES)
-            listed.append({"title": printable(machine.title), "lines": sentences[:MOST_SENTENCES], "more": more})
+            about = {"machine": at, "title": printable(machine.title)}
+            listed.append({**about, "lines": sentences[:MOST_SENTENCES], "more": more})
     return listed
 
 
@@ -79,7 +83,16 @@ def content(found: History) -> dict[str, Any]:
             charts.append(_chart(number, machine, case))
             points += len(case.times)
     # The names of files and machines that captions of charts have (figures.js).
-    files = [{"name": printable(m.title), "about": tables.heading(m).rpartition(": ")[2]} for m in found.machines]
+    searched = found.not_searched is None
+    files = [
+        {
+            "name": printable(m.title),
+            "about": tables.heading(m).rpartition(": ")[2],
+            "identity": m.identity,
+            "summary": tables.summary(m, searched),
+        }
+        for m in found.machines
+    ]
     runs = [
         [[run.began.strftime("%Y-%m-%dT%H:%M:%SZ"), printable(run.path.name)] for run in m.runs] for m in found.machines
     ]
@@ -135,7 +148,25 @@ def _chart(number: int, machine: MachineHistory, case: CaseHistory) -> dict[str,
         "high_s": [_short(t.high_s) for t in case.times],
         "disturbed": [i for i, t in enumerate(case.times) if t.is_disturbed],
         "changes": [_change(change, place) for change in case.changes],
+        "versions": _versions(case),
+        "marks": [
+            [place[change.run], printable(tables.reasons_text(change.reasons))]
+            for change in case.recorded_changes[-MOST_MARKS:]
+        ],
+        "recorded": printable(tables.recorded_sentence(case) or ""),
     }
+
+
+def _versions(case: CaseHistory) -> list[tuple[int, str | None]]:
+    """The version of the library from each of these times on, where it is another one than before."""
+    found: list[tuple[int, str | None]] = []
+    last: str | None = None
+    for i, time in enumerate(case.times):
+        version = dict(time.library).get("version")
+        if version != last:
+            found.append((i, None if version is None else printable(version)))
+            last = version
+    return found
 
 
 def _change(change: ChangePoint, place: Mapping[Any, int]) -> dict[str, Any]:
@@ -151,3 +182,8 @@ def _change(change: ChangePoint, place: Mapping[Any, int]) -> dict[str, Any]:
 
 def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{DIGITS}g}")
+
+
+def summaries(found: History) -> dict[str, str]:
+    """What pages of machines say about each of them, by its identity."""
+    return {m.identity: tables.summary(m, found.not_searched is None) for m in found.machines}

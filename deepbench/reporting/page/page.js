@@ -22,53 +22,6 @@ groupBy(rows, (r) => r.fileIndex).forEach(withFamilies);
 const rowsOf = (fileIndex) => rows.filter((r) => r.fileIndex === fileIndex);
 const severalFiles = content.files.length > 1;
 
-/* Charts are drawn when they come into view, and again when the colors change. */
-const drawn = new Set();
-function draw(div) {
-  if (!window.Plotly) {
-    plotlyReady.then(() => window.Plotly && draw(div));
-    return;
-  }
-  const [traces, made] = div.makeChart();
-  const layout = withRoom(onPaper(made, div.closest(".wide")), traces, div.clientWidth);
-  div.style.height = layout.height ? `${layout.height}px` : null;
-  drawn.add(div);
-  window.Plotly.react(div, traces, layout, CONFIG);
-  if (div.onPoint && !div.listens && div.on) {
-    div.listens = true;
-    div.on("plotly_click", (event) => div.onPoint(event.points[0].customdata));
-  }
-}
-const observer = new IntersectionObserver(
-  (entries) =>
-    entries.forEach((e) => {
-      if (e.isIntersecting && !drawn.has(e.target)) draw(e.target);
-    }),
-  { rootMargin: "300px" },
-);
-dark.addEventListener("change", () => drawn.forEach(draw));
-/* Paper is white, whatever the screen is. */
-window.addEventListener("beforeprint", () => {
-  document.documentElement.dataset.paper = "yes";
-  document.querySelectorAll(".plot").forEach(draw);
-});
-window.addEventListener("afterprint", () => {
-  delete document.documentElement.dataset.paper;
-  drawn.forEach((div) => {
-    draw(div);
-    window.Plotly.Plots.resize(div); // Plotly would keep the width of the paper
-  });
-});
-
-function addPlot(parent, label, wide, makeChart, onPoint) {
-  const div = element("div", { class: wide ? "plot wide" : "plot", role: "group", "aria-label": label });
-  div.makeChart = makeChart;
-  div.onPoint = onPoint;
-  parent.append(div);
-  observer.observe(div);
-  return div;
-}
-
 function addChart(chart, fileIndex) {
   const file = content.files[fileIndex],
     all = rowsOf(fileIndex),
@@ -315,6 +268,16 @@ function showDetails(row, change) {
 
 /* ---- the page ---- */
 
+/* On a site that has a history, the page of a machine has a link to the part about this machine. */
+function addHistory() {
+  const place = document.getElementById("history"),
+    text = window.deepbenchHistories?.get(place?.dataset.machine);
+  if (!text) return;
+  place.append("History: ", element("a", { href: `../history.html?machine=${place.dataset.machine}` }, text));
+  place.hidden = false;
+}
+
+addHistory();
 addChanges();
 addFirstScreens();
 

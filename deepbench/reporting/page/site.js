@@ -2,32 +2,12 @@
 /* The pages of a site next to those of machines: the index, families of problems, and two machines compared. */
 const content = JSON.parse(document.getElementById("content").textContent);
 const linkTo = (href, text) => element("a", { href }, text);
-const redraws = [];
-const redrawAll = () => redraws.forEach((draw) => draw());
-dark.addEventListener("change", redrawAll);
-window.addEventListener("beforeprint", () => {
-  document.documentElement.dataset.paper = "yes";
-  redrawAll();
-});
-window.addEventListener("afterprint", () => {
-  delete document.documentElement.dataset.paper;
-  redrawAll();
-  document.querySelectorAll(".plot").forEach((div) => window.Plotly.Plots.resize(div));
-});
 
-/* Add a chart; returns the function that draws it again. */
-function addPlot(figure, label, makeChart) {
-  const div = element("div", { class: "plot wide", role: "group", "aria-label": label });
-  figure.append(div);
-  const draw = () => {
-    const [traces, made] = makeChart();
-    const layout = withRoom(onPaper(made, true), traces, div.clientWidth);
-    div.style.height = layout.height ? `${layout.height}px` : null;
-    window.Plotly.react(div, traces, layout, CONFIG);
-  };
-  redraws.push(draw);
-  draw();
-  return draw;
+/* Add a chart and draw it at once; returns the function that draws it again. */
+function addDrawnPlot(figure, label, makeChart) {
+  const div = addPlot(figure, label, true, makeChart);
+  draw(div);
+  return () => draw(div);
 }
 const withIds = (rows) => rows.map((row, id) => ({ ...row, id }));
 const geometricMean = (ratios) => Math.exp(ratios.reduce((sum, r) => sum + Math.log(r), 0) / ratios.length);
@@ -194,7 +174,7 @@ function addFamilyChart(rows) {
       ),
     );
   }
-  redraw = addPlot(figure, `Rates of ${content.family} on each machine. The table below has every number.`, makeChart);
+  redraw = addDrawnPlot(figure, `Rates of ${content.family} on each machine. The table below has every number.`, makeChart);
 }
 
 /* Two machines. Their data are scripts next to the page, so that it also works from a folder without a server. */
@@ -375,7 +355,7 @@ function addComparison(top, a, b, rows) {
   );
   const figure = element("figure", {}, element("figcaption", {}, element("strong", {}, `${b.name} compared with ${a.name}, case by case`)));
   top.append(figure);
-  addPlot(figure, `How much faster or slower ${b.name} is than ${a.name}. The table below has every number.`, () =>
+  addDrawnPlot(figure, `How much faster or slower ${b.name} is than ${a.name}. The table below has every number.`, () =>
     pairChart({ published: true, cases: rows, first: a.name, second: b.name }),
   );
 }

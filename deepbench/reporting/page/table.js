@@ -63,14 +63,15 @@ class Table {
   /* `search` lists the texts of a row to search in. `filters` are lists of key, label and, where a row may have several
      values, a function that returns them. `sizes` are lists of key, label and value of what a range can be given for.
      `fieldsOf` returns the fields of the problems that pass the filters: each has a filter, a range and a column before
-     the status. `isPrinted` are the rows on paper, unless people filter the table. */
+     the status. `isPrinted` are the rows on paper, unless people filter the table. `selected` are filters that are set
+     at first, by key. */
   constructor(rows, columns, options) {
     Object.assign(this, { rows, fixed: columns, fieldsOf: () => [], sizes: [], ...options });
     this.scroller = document.getElementById("scroller");
     this.table = document.getElementById("table");
     this.body = this.table.tBodies[0];
     this.chosen = storedChoices.read();
-    this.selected = {};
+    this.selected = { ...options.selected };
     this.valuesOf = new Map(this.filters.map(([name, , values]) => [name, values]));
     this.range = { size: null, from: null, to: null };
     this.query = [];

@@ -4,8 +4,8 @@ python benchmarks/fleet_slurm.py [SLOWED [EQUAL]]      as root, with Slurm insta
 
 The nodes are network namespaces of this machine with a slurmd each (tests/hosts/slurm.py), and are measured in turn. On
 the slowed node, a library waits after each product of matrices for a ninth of the time that the product took: that node
-has 90 % of the speed of the others. A trial has ten runs. Prints after how many of them, five or more, each node was
-first named. A node of an equal fleet that is named after any of them is a false one.
+has 90 % of the speed of the others. A trial has ten runs of three processes each. Prints after how many runs, five or
+more, each node was first named. A node of an equal fleet that is named after any of them is a false one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BACKEND = Own()
 
 def trial(cluster: SlurmLab, name: str, slowed: str) -> tuple[dict[str, int], str]:
     """After how many runs each node was first named, of those that were; and all nodes after the last run."""
-    words = ["fleet", CASE, "--one-by-one", "--links", "none", "--runs", str(RUNS), "-o", name]
+    words = ["fleet", CASE, "--one-by-one", "--links", "none", "--runs", str(RUNS), "--rounds", "3", "-o", name]
     command = ["salloc", "--quiet", "--exclusive", "-N4", sys.executable, "-m", "deepbench", *words]
     variables = {"PYTHONPATH": str(ROOT), "DEEPBENCH_PLUGINS": str(cluster.folder / "plugins"), **NO_LIBRARIES}
     start = time.monotonic()

@@ -22,6 +22,8 @@ from statistics import mean, median, stdev
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import itertools
+
 from scipy.stats import mannwhitneyu, ttest_ind
 
 import deepbench
@@ -52,7 +54,7 @@ def twice_in_a_row(a: Side, b: Side) -> list[bool]:
     """The last two points are both above 1.35 times the median of the last three days."""
     limit = 1.35 * median(median(m["samples_s"]) for m in a)
     above = [median(m["samples_s"]) > limit for m in b]
-    return [first and second for first, second in zip(above, above[1:], strict=False)]
+    return [first and second for first, second in itertools.pairwise(above)]
 
 
 def ten_percent_and_t(a: Side, b: Side) -> list[bool]:
@@ -290,14 +292,16 @@ def main() -> None:
     arguments = parser.parse_args()
     found = occasions(arguments.folder)
     if not found:
-        raise SystemExit(f"{arguments.folder} has no files such as 20261128-0600-5.a.jsonl.gz; rules_data.py makes them")
+        raise SystemExit(
+            f"{arguments.folder} has no files such as 20261128-0600-5.a.jsonl.gz; rules_data.py makes them"
+        )
     pairs = [(p, a, b) for o in found for p, (a, b) in o.pairs.items()]
     in_turn, metrics = apply(pairs), apply_metrics(pairs)
     print(table(in_turn) + "\n\n" + table(metrics))
     # The first build of one occasion next to the second of the following one.
     apart = [
         (p, first.pairs[p][0], second.pairs[p][1])
-        for first, second in zip(found, found[1:], strict=False)
+        for first, second in itertools.pairwise(found)
         for p in first.pairs.keys() & second.pairs.keys()
     ]
     one_by_one = apply(apart) if apart else []

@@ -55,6 +55,7 @@ def fleet(
     fanout: int | None = None,
     quick: bool = False,
     runs: int | None = None,
+    rounds: int = 1,
     one_by_one: bool = False,
     links: str | None = None,
     wait_s: float | None = None,
@@ -75,6 +76,8 @@ def fleet(
         fanout: how many hosts measure at the same time; None: 64.
         quick: short samples.
         runs: exactly so many runs; None: 5, and up to 30 while a host is undecided.
+        rounds: processes per case in each run, of which the lower quartile counts. Several help where other programs
+            or virtual machines disturb single processes.
         one_by_one: one host after the other, for hosts that share hardware.
         links: the library that times the links between hosts, or `none`; None: mpich, else gloo.
         wait_s: seconds to wait for the answer of a host; None: 60.
@@ -94,6 +97,7 @@ def fleet(
         [*words_of(what), *option_words(_options(filters))],
         reach,
         quick=quick,
+        rounds=rounds,
         one_by_one=one_by_one,
         links=links,
         timeout_s=timeout_s,

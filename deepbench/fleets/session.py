@@ -40,6 +40,7 @@ class FleetSession:
         reach: Reach,
         *,
         quick: bool = False,
+        rounds: int = 1,
         one_by_one: bool = False,
         links: str | None = None,
         timeout_s: float | None = None,
@@ -57,7 +58,7 @@ class FleetSession:
         self._reach = replace(reach, fanout=1) if one_by_one else reach
         reach.carrier.require_program()
         require_files(len(addresses), self._reach)
-        words = [*words, "--rounds", "1", *(["--quick"] if quick else [])]
+        words = [*words, "--rounds", str(rounds), *(["--quick"] if quick else [])]
         words += [] if timeout_s is None else ["--timeout", f"{timeout_s:g}"]
         library = link_library(links, reach.carrier)
         header = sanitized(

@@ -1,10 +1,11 @@
 """Which of several equal things is slower than the others: hosts of a fleet, or links between them.
 
 Each has been timed several times, in turn with the others, so by chance any of them may have any of the times. One is
-slower if the lower quartile of its times is so high among all times that chance causes that with a probability below
-`ALPHA`, *and* if the difference is large enough to matter. The test is an exact precedence test (Nelson, Technometrics
-1963) with Holm's correction. It looks at low times because interference only adds time: a rank test over all times
-needs several times as many runs.
+slower if the smallest or the lower quartile of its times is so high among all times that chance causes that with a
+probability below `ALPHA`, *and* if the difference is large enough to matter. Each is an exact precedence test (Nelson,
+Technometrics 1963). The smaller p-value is doubled, because there are two tests; then comes Holm's correction. They
+look at low times because interference only adds time: a rank test over all times needs several times as many runs.
+Where interference hits some of the runs, the smallest time finds most; where all runs vary, the lower quartile.
 
 With few runs of few things even the highest rank is likely enough to be chance: then nothing can be found slower.
 `least_runs` says how many runs the test needs, and `Deviation.detectable` what those that were made could find.
@@ -135,20 +136,24 @@ def low_median_without(ordered: Sequence[float], own: float) -> float:
 
 
 def precedence_p(times: Sequence[float], pool: Sequence[float]) -> float:
-    """Probability that as many values, drawn at random from the pool, have a lower quartile as high as `times`.
+    """Bound of the probability that as many values, drawn at random from the pool, are as high as `times`.
 
-    Both are sorted, and `times` is a part of the pool. The lower quartile is the k-th smallest value.
+    Both are sorted, and `times` is a part of the pool. High are the smallest value or the lower quartile, whichever is
+    less probable.
     """
-    return rank_p(len(times), len(pool), bisect_left(pool, times[quartile_rank(len(times)) - 1]))
+    n, ranks = len(times), tested_ranks(len(times))
+    least = min(rank_p(n, len(pool), bisect_left(pool, times[k - 1]), k) for k in ranks)
+    return min(1.0, len(ranks) * least)
 
 
-def quartile_rank(n: int) -> int:
-    """The k for which the k-th smallest of n values is their lower quartile."""
-    return (n - 1) // 4 + 1
+def tested_ranks(n: int) -> tuple[int, ...]:
+    """Which of n sorted values are tested: the smallest and the lower quartile, counted from 1."""
+    quartile = (n - 1) // 4 + 1
+    return (1, quartile) if quartile > 1 else (1,)
 
 
 @lru_cache(maxsize=2**14)
-def rank_p(n: int, count: int, below: int) -> float:
+def rank_p(n: int, count: int, below: int, k: int) -> float:
     """Probability that at most k - 1 of n values that are drawn from `count` are among the `below` smallest.
 
     The number of those that are follows the hypergeometric distribution. Integers keep this exact: each product of
@@ -157,7 +162,7 @@ def rank_p(n: int, count: int, below: int) -> float:
     above = count - below
     first = max(0, n - above)
     lower, upper, draws = math.comb(below, first), math.comb(above, n - first), 0
-    for i in range(first, quartile_rank(n)):
+    for i in range(first, k):
         draws += lower * upper
         lower = lower * (below - i) // (i + 1)
         upper = upper * (n - i) // (above - n + i + 1)
@@ -172,34 +177,38 @@ def _combinations(count: int, n: int) -> int:
 def least_runs(things: int, tests: int, start: int = 1) -> int:
     """The least number of runs, from `start` on, with which one of two or more equal things can be found slower.
 
-    Each thing has one time per run, and p-values are corrected for so many tests. One more run may reach less than one
-    fewer: with five runs the lower quartile is the second smallest time, and with four the smallest.
+    Each thing has one time per run, and p-values are corrected for so many tests.
     """
     runs = start
-    while _least_below(runs, things * runs, tests) is None:
+    while all(_least_below(runs, things * runs, tests, k) is None for k in tested_ranks(runs)):
         runs += 1
     return runs
 
 
 @lru_cache(maxsize=2**10)
-def _least_below(n: int, count: int, tests: int) -> int | None:
-    """How many of `count` values must be below the lower quartile of n of them, so that p is below `ALPHA`.
+def _least_below(n: int, count: int, tests: int, k: int) -> int | None:
+    """How many of `count` values must be below the k-th smallest of n of them, so that p is below `ALPHA`.
 
     None if that cannot be: at most all values of the others are, and those of its own that are smaller.
     """
-    low, high = 0, count - n + quartile_rank(n) - 1
-    if tests * rank_p(n, count, high) >= ALPHA:
+    low, high, tests = 0, count - n + k - 1, tests * len(tested_ranks(n))
+    if tests * rank_p(n, count, high, k) >= ALPHA:
         return None
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if tests * rank_p(n, count, middle) < ALPHA else (middle + 1, high)
+        low, high = (low, middle) if tests * rank_p(n, count, middle, k) < ALPHA else (middle + 1, high)
     return high
 
 
 def _needed_ratio(times: Sequence[float], pool: Sequence[float], tests: int) -> float | None:
     """The factor by which these times would have to be longer, so that p is below `ALPHA`; None if none is enough."""
-    n, rank = len(times), quartile_rank(len(times))
-    below = _least_below(n, len(pool), tests)
+    factors = [_needed_factor(times, pool, tests, k) for k in tested_ranks(len(times))]
+    return min((factor for factor in factors if factor is not None), default=None)
+
+
+def _needed_factor(times: Sequence[float], pool: Sequence[float], tests: int, rank: int) -> float | None:
+    """The same for the test of one rank."""
+    below = _least_below(len(times), len(pool), tests, rank)
     if below is None:
         return None
     place = below - rank  # among the values of the others, from 0: so many and one more must be below

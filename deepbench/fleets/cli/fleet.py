@@ -52,6 +52,7 @@ host_options = _group(
 run_options = _group(
     click.option("--quick", is_flag=True, help="Short samples."),
     click.option("--runs", metavar="N", help="Number of runs (default: 5, and up to 30 while a host is undecided)."),
+    click.option("--rounds", metavar="N", help="Processes per case in each run (default 1); several on noisy hosts."),
     click.option("--one-by-one", is_flag=True, help="One host after the other, for hosts that share hardware."),
     click.option(
         "--links",
@@ -95,6 +96,7 @@ def fleet(
     wait: str | None,
     quick: bool,
     runs: str | None,
+    rounds: str | None,
     one_by_one: bool,
     links: str | None,
     timeout: str | None,
@@ -147,6 +149,7 @@ def fleet(
         [*words, *api.option_words(filters)],
         reach,
         quick=quick,
+        rounds=whole("--rounds", rounds, 100) or 1,
         one_by_one=one_by_one,
         links=links,
         timeout_s=timeout_s,

@@ -49,7 +49,7 @@ def main(path: str) -> None:
                     continue
                 if own.is_disturbed or best.is_disturbed:
                     if name in INTERFACES:
-                        why.setdefault((op, name), Counter())["not compared: disturbed"] += 1
+                        why.setdefault((op, name), Counter())["disturbed"] += 1
                     continue
                 ratio = own.estimate.time_s / best.estimate.time_s
                 ratios.append(ratio)

@@ -93,8 +93,9 @@ _started: list[str] = []
 
 
 def _watch(event, arguments):
-    # (`ctypes.util.find_library` of Python starts ldconfig.)
-    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec") and "ldconfig" not in str(arguments[:1]):
+    # (`ctypes.util.find_library` of Python starts ldconfig, and Matplotlib starts fc-list once on a new machine.)
+    is_usual = any(name in str(arguments[:1]) for name in ("ldconfig", "fc-list"))
+    if event in ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec") and not is_usual:
         _started.append(f"{event} {arguments[:2]!r:.200}")
 
 

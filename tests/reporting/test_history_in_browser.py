@@ -37,7 +37,8 @@ def page_file(tmp_path_factory):
 
 
 def drawn(page):
-    """Wait until the first chart is drawn."""
+    """Wait until the first chart is drawn, which it is when it comes into view."""
+    page.locator("#charts .plot").first.scroll_into_view_if_needed()
     sync_api.expect(page.locator("#charts .plot .main-svg").first).to_be_attached()
     return page
 

@@ -39,7 +39,8 @@ FLAGS = (
 # The argument into which a result is written.
 DESTINATION = "iree.abi.output = {} : index"
 
-ELEMENTS = {"f32": "FLOAT_32", "bf16": "BFLOAT_16", "f16": "FLOAT_16"}
+FLOATS = {"f32": "FLOAT_32", "bf16": "BFLOAT_16", "f16": "FLOAT_16"}
+ELEMENTS = {**FLOATS, "s32": "SINT_32", "s64": "SINT_64"}
 
 # Those that were tried with it.
 OPERATIONS = ("gemm", "batched_gemm", "linear", "softmax", "attention")
@@ -86,7 +87,7 @@ class IREE(Backend):
 
         texts = stablehlo.texts()
         return [
-            Mark(mark.op, tuple(p for p in mark.precisions if p in ELEMENTS), mark.directions)
+            Mark(mark.op, tuple(p for p in mark.precisions if p in FLOATS), mark.directions)
             for op in OPERATIONS
             if op in texts
             for mark in texts[op].marks

@@ -42,10 +42,13 @@ MULTIPLIES = {
 def describe_machine() -> dict[str, Any]:
     """The description in the header of a result file."""
     cpuinfo = read_text("/proc/cpuinfo") or ""
-    known = {"cpu_ids": cpu_ids(cpuinfo), "instructions": instructions(cpuinfo)}
+    known = {
+        "cpu": _field(cpuinfo, "model name") or _field(cpuinfo, "Model") or platform.machine(),
+        "cpu_ids": cpu_ids(cpuinfo),
+        "instructions": instructions(cpuinfo),
+    }
     return {
         "host": socket.gethostname(),
-        "cpu": _field(cpuinfo, "model name") or _field(cpuinfo, "Model") or platform.machine(),
         **known,
         "microarchitecture": microarchitecture.of_machine(known),
         "architecture": platform.machine(),

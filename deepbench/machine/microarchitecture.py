@@ -124,14 +124,14 @@ FIRST_WITH = {
 
 def of_machine(machine: Mapping[str, Any]) -> str | None:
     """The microarchitecture that a description of a machine names, or that follows from its numbers; None: unknown."""
-    if machine.get("microarchitecture"):
-        return str(machine["microarchitecture"])
     ids = machine.get("cpu_ids")
-    found = name(ids) if isinstance(ids, Mapping) else None
-    instructions = machine.get("instructions") or ()
-    for instruction, (first, others) in FIRST_WITH.items():
-        if instruction in instructions and "Intel" in str(machine.get("cpu")):
-            return found if found in others else f"{first} or newer"
+    recorded = machine.get("microarchitecture")
+    found = str(recorded) if recorded else name(ids) if isinstance(ids, Mapping) else None
+    if found is None or found in INTEL:
+        instructions = machine.get("instructions") or ()
+        for instruction, (first, others) in FIRST_WITH.items():
+            if instruction in instructions and "Intel" in str(machine.get("cpu")):
+                return found if found in others else f"{first} or newer"
     return found
 
 

@@ -105,4 +105,4 @@ def test_packed_weights_are_refused(backend):
     record = measure_case(parse_case("gemm m=8 n=8 k=8 forward f32 iree threads=1 weights=packed"), 1, SHORT, 60.0)
 
     assert "unsupported" == record["status"]
-    assert "pack weights in each call" in record["reason"]
+    assert "chooses the layout of its operands itself" in record["reason"]

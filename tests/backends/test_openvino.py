@@ -148,7 +148,7 @@ def test_c_is_added_in_place_and_not_overwritten_by_the_product(backend):
         ),
         (
             "weight_only_gemm m=1 n=1 k=2 group=2 forward f32 openvino threads=1",
-            "OpenVINO converts so few weights to f32 ahead",
+            "OpenVINO converts these weights to f32 ahead",
         ),
         ("recurrent cell=gru hidden=8 batch=1 timesteps=2 forward f32 openvino threads=1", "choose weights=packed"),
     ],
@@ -164,11 +164,15 @@ def test_why_an_odd_k_is_refused(multiplies_bf16, monkeypatch):
     monkeypatch.setattr(openvino, "ODD_K_IS_WRONG", False)
     text = "weight_only_gemm m=16 n=5 k=33 group=33 bits=8 forward bf16 openvino threads=1"
     case = parse_case(text)
-    _, arrays = prepared(multiplies_bf16, text)
+    try:
+        _, arrays = prepared(multiplies_bf16, text)
+    except Unsupported as reason:  # a CPU with AMX
+        pytest.skip(str(reason))
 
     assert not check(case.operation, case, arrays).passed, "ODD_K_IS_WRONG can go, at least for this version"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("setting", ["cache=cold", "weights=packed cache=cold", "cache=weights"])
 def test_every_set_of_buffers_is_read_and_written(backend, setting):
     """Sets share a model, unless it contains their weights."""

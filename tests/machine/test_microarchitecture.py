@@ -64,6 +64,23 @@ def test_instructions_decide_where_they_contradict_the_numbers(ids, instructions
     assert name == microarchitecture.of_machine(machine)
 
 
+def test_instructions_decide_over_a_name_in_a_file():
+    machine = {"cpu": "Intel(R) Xeon(R)", "microarchitecture": "Rocket Lake", "instructions": AMX}
+
+    assert "Sapphire Rapids or newer" == microarchitecture.of_machine(machine)
+    for name in ("Sapphire Rapids or newer", "Emerald Rapids", "Zen 9"):
+        assert name == microarchitecture.of_machine(machine | {"microarchitecture": name})
+
+
+def test_the_description_of_this_machine_uses_its_instructions(monkeypatch):
+    flags = f"flags\t\t: {' '.join(AMX)}"
+    cpuinfo = f"model name\t: Intel(R) Xeon(R) Processor\ncpu family\t: 6\nmodel\t\t: 167\nstepping\t: 1\n{flags}\n"
+    original = describe.read_text
+    monkeypatch.setattr(describe, "read_text", lambda path: cpuinfo if path == "/proc/cpuinfo" else original(path))
+
+    assert "Sapphire Rapids or newer" == describe.describe_machine()["microarchitecture"]
+
+
 def test_instructions_say_nothing_of_a_cpu_of_another_maker():
     assert microarchitecture.of_machine({"cpu": "AMD EPYC 9999", "cpu_ids": {}, "instructions": AMX}) is None
 

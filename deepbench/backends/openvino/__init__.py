@@ -151,7 +151,7 @@ class OpenVINOBackend(Backend):
         graph.result(product, arrays["c"])
         made = self._kernel(case, graph, ("a", "scales"))
         if not made.notes["implementation"].startswith("FullyConnectedCompressed"):
-            raise Unsupported(f"OpenVINO converts so few weights to {kind} ahead; choose a larger m or k")
+            raise Unsupported(f"OpenVINO converts these weights to {kind} ahead on this CPU; choose f32 or larger m, k")
         return made
 
     @kernel("conv", precisions=FLOATS)

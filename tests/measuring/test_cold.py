@@ -50,3 +50,23 @@ def test_cold_caches_are_remembered(measured):
 
     cold.require([CASE], MACHINE)
     assert not proofs
+
+
+@pytest.mark.parametrize("cache_bytes", [2**20, 2**28, 507510784])
+def test_columns_of_the_proof_share_no_sets_of_a_cache(monkeypatch, tmp_path, cache_bytes):
+    """Columns that begin 4096 bytes apart are read at half of the rate of the memory, which would then seem cold."""
+    monkeypatch.setenv(remembered.STATE, str(tmp_path))
+    monkeypatch.setattr(cold, "open_backend", lambda *_: {"library": {}})
+    sides = []
+
+    def measured(case, *_):
+        sides.append(case.problem.k)
+        return {"status": "unsupported"} if case.problem.k > 10**4 else {"status": "ok", "traffic_bytes": 1e6}
+
+    monkeypatch.setattr(cold, "measure_case", measured)
+    monkeypatch.setattr(cold, "process_time_s", lambda _: 1e-3)
+    cold.prove(MACHINE, {describe.MEASURED_CACHES: str(cache_bytes)})
+
+    assert sides
+    assert [1] * len(sides) == [side * 4 // 64 % 2 for side in sides]
+    assert [0] * len(sides) == [side * 4 % 64 for side in sides]

@@ -88,7 +88,7 @@ int main(void)
     compute({arguments});
     ROI_END();
     double checksum = 0;
-    for (uint64_t i = 0; i < RESULTS; i++)
+    for (int64_t i = 0; i < RESULTS; i++)
         checksum += (double)c[i] * (double)(1 + i % 7);
     printf("{name} checksum %.6f\\n", checksum);
     return 0;
@@ -99,29 +99,29 @@ PRODUCT = """
 /* C = A * B: A is M x K, B is K x N, C is M x N, by rows, BATCH times. */
 static void compute(const data_t *a, const data_t *b, result_t *c)
 {
-    for (uint64_t g = 0; g < BATCH; g++, a += M * K, b += K * N, c += M * N)
-        for (uint64_t i = 0; i < M; i++)
-            for (uint64_t l = 0; l < K; l++)
-                for (uint64_t j = 0; j < N; j++)
+    for (int64_t g = 0; g < BATCH; g++, a += M * K, b += K * N, c += M * N)
+        for (int64_t i = 0; i < M; i++)
+            for (int64_t l = 0; l < K; l++)
+                for (int64_t j = 0; j < N; j++)
                     c[i * N + j] += (result_t)a[i * K + l] * (result_t)b[l * N + j];
 }
 """
 
 SPARSE = """
 /* C = A * B: A is M x K with ROW_NON_ZEROS numbers per row (CSR), B is K x N, C is M x N, by rows. */
-static void compute(const uint64_t *columns, const data_t *a, const data_t *b, result_t *c)
+static void compute(const int64_t *columns, const data_t *a, const data_t *b, result_t *c)
 {
-    for (uint64_t i = 0; i < M; i++)
-        for (uint64_t l = i * ROW_NON_ZEROS; l < (i + 1) * ROW_NON_ZEROS; l++)
-            for (uint64_t j = 0; j < N; j++)
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t l = i * ROW_NON_ZEROS; l < (i + 1) * ROW_NON_ZEROS; l++)
+            for (int64_t j = 0; j < N; j++)
                 c[i * N + j] += (result_t)a[l] * (result_t)b[columns[l] * N + j];
 }
 """
 
-COLUMNS = """    uint64_t *columns = malloc(M * ROW_NON_ZEROS * sizeof *columns);
+COLUMNS = """    int64_t *columns = malloc(M * ROW_NON_ZEROS * sizeof *columns);
     if (!columns)
         return 2;
-    for (uint64_t l = 0; l < M * ROW_NON_ZEROS; l++)
+    for (int64_t l = 0; l < M * ROW_NON_ZEROS; l++)
         columns[l] = (l % ROW_NON_ZEROS * K / ROW_NON_ZEROS + l / ROW_NON_ZEROS) % K;
 """
 
@@ -153,7 +153,7 @@ static void compute(const data_t *x, const data_t *w, result_t *y)
 }
 """
 
-SIZE = re.compile(r"^#define (\w+) (\d+)$", re.MULTILINE)
+SIZE = re.compile(r"^#define (\w+) INT64_C\((\d+)\)$", re.MULTILINE)
 
 
 class CProgram(ProblemFormat):
@@ -221,7 +221,7 @@ def _program(
     head = HEAD.format(
         name=name,
         problem=problem.text,
-        sizes="\n".join(f"#define {word} {size}" for word, size in sizes.items()),
+        sizes="\n".join(f"#define {word} INT64_C({size})" for word, size in sizes.items()),
         data="int8_t" if is_integer else "float",
         result=result,
         scale="1" if is_integer else "0.125f",

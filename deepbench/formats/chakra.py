@@ -66,7 +66,8 @@ class Chakra(ProblemFormat):
             else:
                 work = None if group else case.operation.flop(case) // 2
                 export.layers.append(WrittenLayer(problem.name, problem.name, 1, work))
-        export.files |= {f"deepbench.{rank}.et": bytes(trace) for rank in range(ranks)}
+        content = bytes(trace)
+        export.files |= {f"deepbench.{rank}.et": content for rank in range(ranks)}
         return export
 
     def recount(self, export: ProblemExport) -> dict[str, int]:

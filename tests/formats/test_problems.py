@@ -132,7 +132,7 @@ def test_every_format_counts_what_it_wrote_and_names_the_rest(to, exported):
 
 @pytest.mark.parametrize("to", problem_formats())
 def test_every_format_writes_the_lists_of_the_original(to, tmp_path):
-    limits = {"most_multiply_adds": 10**7} if to == "onnx" else {}
+    limits = {"most_multiply_adds": 10**8, "precisions": "f32"} if to == "onnx" else {}
     made = deepbench.export_problems(
         ["deepbench/train", "deepbench/server", "deepbench/device"], to, tmp_path, **limits
     )
@@ -354,7 +354,7 @@ def checksum(c):
 def test_programs_in_c_give_the_checksum_of_numpy(exported, tmp_path):
     words = [GEMM, "batched_gemm batch=3 m=4 n=5 k=6 forward f32", SPARSE, GROUPED_CONV, "gemm m=9 n=8 k=50 i8"]
     words += [MANY[-1]]
-    made, files = exported("c", *words)
+    made, _ = exported("c", *words)
     found = {}
     for layer in made.layers:
         program = tmp_path / "c" / layer.name
@@ -431,7 +431,6 @@ def test_the_command_writes_a_folder_and_names_what_is_left_out(deepbench, tmp_p
     done = deepbench("export", "deepbench/server", "--op", "gemm,sparse_gemm", "--to", "scalesim", "-o", "out")
     assert 0 == done.returncode, done.stderr
     assert "zeros at these positions cannot be expressed" in done.stderr
-    assert "more" in done.stderr.splitlines()[20]
     assert "wrote 84 problems into 4 files in out" in done.stdout + done.stderr
 
 

@@ -207,10 +207,16 @@ class ReferenceKernel:
 
     @cached_property
     def run_spread(self) -> float:
-        """Standard deviation of log times between runs of a host; robust, because some runs are disturbed."""
+        """Standard deviation of log times between runs of a host.
+
+        The larger of two estimates: the usual one, to which the few slow runs of a skewed kernel count in full, and one
+        from steps between runs, to which a slow drift of a host counts little.
+        """
         logs = [list(map(math.log, runs)) for runs in self.times_s]
         steps = [abs(a - b) for runs in logs for a, b in pairwise(runs)]
-        return median(steps) / MEDIAN_DIFFERENCE if steps else 0.0
+        freedom = sum(len(runs) - 1 for runs in logs)
+        within = sum(_variance(runs) * (len(runs) - 1) for runs in logs if len(runs) > 1)
+        return max(median(steps) / MEDIAN_DIFFERENCE, math.sqrt(within / freedom)) if steps else 0.0
 
     def values(self, rounds: int) -> list[float]:
         """Of each host: the log of what so many processes find there on average."""

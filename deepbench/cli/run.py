@@ -115,8 +115,8 @@ def run(
 
     check_environment()
     if once:
-        given = (mode, rounds, energy, sustained, no_limits, search_again, hostfile, ab, against, trust)
-        if any((*given, budget, timeout, output, resume)):
+        others = (mode, rounds, energy, sustained, no_limits, search_again, hostfile, ab, against, trust)
+        if any((*others, budget, timeout, output, resume)):
             raise BadInput("--once makes one call and writes no file: it takes a case and the options that choose one")
         return _run_once(words, filters)
     timeout_s, watch = seconds("--timeout", timeout), LoadWatch()

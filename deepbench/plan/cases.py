@@ -142,6 +142,7 @@ def _chosen(entries: Iterable[Entry], choices: Choices, default_threads: int) ->
 
 
 def application_of(entry: Entry) -> str:
+    """The application of a line; empty: none."""
     return (entry.source["application"] if entry.source else None) or ""
 
 

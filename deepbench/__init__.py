@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deepbench.api.ci import check_change
     from deepbench.api.comparing import compare, gate, rank
     from deepbench.api.conformance import conform, conformance
-    from deepbench.api.exporting import export
+    from deepbench.api.exporting import export, export_problems
     from deepbench.api.filters import cases, operations
     from deepbench.api.foreign import import_results
     from deepbench.api.history import history
@@ -38,7 +38,7 @@ _PLACES = {
     "api.ci": ("check_change",),
     "api.comparing": ("compare", "gate", "rank"),
     "api.conformance": ("conform", "conformance"),
-    "api.exporting": ("export",),
+    "api.exporting": ("export", "export_problems"),
     "api.filters": ("cases", "operations"),
     "api.foreign": ("import_results",),
     "api.history": ("history",),
@@ -70,6 +70,7 @@ __all__ = [
     "describe_machine",
     "diagnose",
     "export",
+    "export_problems",
     "fleet",
     "gate",
     "history",

@@ -1,18 +1,24 @@
-"""Results in the formats of other programs."""
+"""Results and problems in the formats of other programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
 from deepbench import formats
+from deepbench.api.filters import Choices, Filters, What, make_choices, words_of
 from deepbench.api.results import load_kernels
-from deepbench.core.errors import BadInput
+from deepbench.core.aliases import did_you_mean
+from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import replacing
-from deepbench.formats import Export, ExportOptions
+from deepbench.formats import Export, ExportOptions, _problems
+from deepbench.formats._problems import ProblemExport, ProblemOptions
+from deepbench.plan.cases import why_no_line
+from deepbench.plan.problems import exported_problems
 from deepbench.results.exported import exported
 
-__all__ = ["export", "prepare", "write"]
+__all__ = ["export", "export_problems", "is_of_problems", "prepare", "prepare_problems", "write", "write_problems"]
 
 # A folder of results of years.
 MOST_FILES = 5_000
@@ -70,14 +76,77 @@ def prepare(
 
 def write(export: Export, output: str | Path) -> list[Path]:
     """Write the texts, each as a whole; the paths."""
-    paths = []
-    for name, text in export.texts.items():
-        path = Path(f"{output}{name}")
+    return _write({Path(f"{output}{name}"): text for name, text in export.texts.items()})
+
+
+# ---- problems
+
+
+def is_of_problems(to: str) -> bool:
+    """Whether a format has problems, and not results; `BadInput` for a word that is no format."""
+    problems, results = _problems.problem_formats(), formats.export_formats()
+    if to not in {*problems, *results}:
+        hint = did_you_mean(to, [*problems, *results])
+        raise BadInput(
+            f"--to is {', '.join(results)} for results, or {', '.join(problems)} for problems; "
+            f"found {shorten(to)}{hint}"
+        )
+    return to in problems
+
+
+def export_problems(
+    what: What | Iterable[What],
+    to: str,
+    output: str | Path,
+    *,
+    version: str | None = None,
+    most_multiply_adds: int | None = None,
+    **filters: Unpack[Filters],
+) -> ProblemExport:
+    """Write problems for a simulator, a compiler, or the benchmark of a library.
+
+    Args:
+        what: a suite, a file of problems, a traced network, a case, or several.
+        to: the format, such as `scalesim`, `timeloop`, `zigzag`, `chakra`, `onnx` or `c`.
+        output: a folder, which may exist.
+        version: of the format, where it has several.
+        most_multiply_adds: larger problems are left out.
+        filters: those of `cases`; libraries, threads and devices do not matter.
+
+    Returns what was written, with its layers, what was left out and what differs. `counts.json` in the folder says the
+    same, with the case of each layer and its applications. The multiply-adds of each layer are counted from the output.
+    """
+    made = prepare_problems(what, to, make_choices(**filters), version, most_multiply_adds)
+    write_problems(made, output)
+    return made
+
+
+def prepare_problems(
+    what: What | Iterable[What],
+    to: str,
+    choices: Choices,
+    version: str | None = None,
+    most_multiply_adds: int | None = None,
+) -> ProblemExport:
+    """What `export_problems` would write."""
+    known, words = _problems.find_problem_format(to), words_of(what)
+    problems = exported_problems(words, choices)
+    if not problems:
+        raise BadInput(why_no_line(words, choices))
+    return _problems.write(known, problems, ProblemOptions(version, most_multiply_adds))
+
+
+def write_problems(export: ProblemExport, output: str | Path) -> list[Path]:
+    """Write the files into a folder, each as a whole; the paths."""
+    return _write({Path(output, name): content for name, content in export.files.items()})
+
+
+def _write(files: Mapping[Path, str] | Mapping[Path, str | bytes]) -> list[Path]:
+    for path, content in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(f"cannot make the folder {path.parent}: {error.strerror}") from None
         with replacing(path) as draft:
-            draft.write_text(text, encoding="utf-8")
-        paths.append(path)
-    return paths
+            draft.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return [*files]

@@ -16,6 +16,7 @@ from deepbench.machine import describe, remembered
 from deepbench.machine.doctor import Load, LoadWatch
 from deepbench.machine.system import require_linux
 from deepbench.measuring import builds, probes
+from deepbench.measuring.once import run_once
 from deepbench.measuring.session import Options, Session
 from deepbench.measuring.sides import Turns, names_of_sides, same_libraries, sides_of_file
 from deepbench.reporting.progress import Bar, shown
@@ -47,6 +48,7 @@ __all__ = [
     "measure_limits",
     "names_of_sides",
     "resume",
+    "run_once",
     "run_session",
     "same_libraries",
     "selftest",

@@ -143,14 +143,14 @@ def choices_of(filters: dict[str, Any], mode: str | None = None) -> Choices:
         applications=filters.get("application", ()),
         threads=map(thread_count, filters.get("threads", ())),
         ranks=[whole_number("ranks", n) for n in filters.get("ranks", ())],
-        device=filters["device"],
+        device=filters.get("device"),
         settings=settings_of(filters.get("set", ())),
         fit=filters.get("fit"),
         with_parts=filters.get("with_parts", False),
         mode=mode,
         most_ranks=place.ranks if place is not None else None,
     )
-    if filters["device"]:
+    if filters.get("device"):
         for name in choices.backends:  # a library that is named is used on its own device, whatever the option says
             if not backends()[name].reaches(choices.device):
                 raise BadInput(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deepbench.api.text import BadInput, NotWritten, command, count
+from deepbench.api.text import BadInput, DeepBenchError, NotWritten, command, count
 from deepbench.cli.interrupts import EXIT_INTERRUPTED
 from deepbench.cli.launch import check_environment, resumed_place, taking_place
 from deepbench.cli.options import (
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     quick="One process per case, short samples.",
     rigorous="Ten to twenty processes per case, ±0.5 %.",
 )
+@click.option("--once", is_flag=True, help="One call of one case in this process, without a clock: for simulators.")
 @click.option("--rounds", metavar="N", help="Exactly N processes per case.")
 @click.option("--energy", is_flag=True, help="Energy per call, where the CPU or the device counts it (2 s more each).")
 @click.option(
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
 def run(
     words: tuple[str, ...],
     mode: str | None,
+    once: bool,
     rounds: str | None,
     energy: bool,
     sustained: bool,
@@ -105,12 +107,18 @@ def run(
       deepbench run --ab threads=1,2 gemm m=1760 n=128 k=1760 -o mine
       deepbench run --ab openblas==0.3.30,0.3.33 quick -o mine
       deepbench run --resume -o train.jsonl
+      valgrind --tool=callgrind deepbench run --once gemm m=64 n=64 k=64 onednn
     """
     from deepbench.api.filters import needs_groups, plan_cases
     from deepbench.api.groups import hosts_of_file, launched
     from deepbench.api.measuring import LoadWatch, Options, Session, default_path
 
     check_environment()
+    if once:
+        others = (mode, rounds, energy, sustained, no_limits, search_again, hostfile, ab, against, trust)
+        if any((*others, budget, timeout, output, resume)):
+            raise BadInput("--once makes one call and writes no file: it takes a case and the options that choose one")
+        return _run_once(words, filters)
     timeout_s, watch = seconds("--timeout", timeout), LoadWatch()
     if resume:
         options_given = (mode, rounds, energy, sustained, no_limits, search_again, ab, against, budget)
@@ -153,6 +161,27 @@ def run(
         path = Path(output) if output else default_path(Path(), _stamp())
         with Session.create(path, planned, options.on(hosts)) as session:
             return measure_and_print(session, watch, options.begin)
+
+
+def _run_once(words: tuple[str, ...], filters: dict[str, Any]) -> int:
+    """Make one call of one case and say whether its result is right; the exit code of the command."""
+    from deepbench.api.filters import plan_cases
+    from deepbench.api.measuring import run_once
+
+    planned = plan_cases(words or "quick", choices_of(filters))
+    if len(planned) != 1:
+        texts = f"{planned[0].case.text} and {planned[1].case.text}"
+        raise BadInput(f"--once takes one case, and this names {len(planned)}, such as {texts}; add what is missing")
+    try:
+        found = run_once(planned[0].case)
+    except DeepBenchError as error:
+        if isinstance(error, BadInput):
+            raise
+        say(f"{planned[0].case.text}: {error}")
+        return EXIT_WRONG
+    result = f"wrong: {found.error}" if found.error else f"right: {found.checked}" if found.checked else "not checked"
+    print(f"{found.case.text}: {found.library}, {found.loop} loop, {result}")
+    return EXIT_WRONG if found.error else 0
 
 
 def measure_and_print(session: Session, watch: LoadWatch, begin: float | None = None) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from deepbench.core.case import Case
+    from deepbench.core.lowering import MatrixProduct
     from deepbench.core.precision import Precision
     from deepbench.core.problem import BaseProblem
 
@@ -220,6 +221,14 @@ class Op(ABC):
         Their times add up to what the work costs without an operation that does it as a whole.
         """
         return {}
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """Products of matrices with the same multiply-adds, for programs that know nothing else; none by default.
+
+        What lies between them, such as a softmax, is not in them. Where a mask hides results, or padding is
+        multiplied, they have more multiply-adds than `flop` counts.
+        """
+        return ()
 
     def expected_s(self, case: Case, flop_per_s: float, bytes_per_s: float) -> float:
         """Approximate seconds per call at these rates, for estimates of the remaining time."""

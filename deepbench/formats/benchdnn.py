@@ -7,11 +7,13 @@ our m=N n=M. Its recurrent layers are skipped: their sizes are not read yet.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.onednn_text import numbers, precision_of, shapes
-from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, text_lines
+from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, _benchdnn_problems, text_lines
+from deepbench.formats._problems import ProblemExport, ProblemFormat, ProblemOptions
+from deepbench.plan.problems import ExportedProblem
 
 TEMPLATE = re.compile(r"\b(?:Output template|Template entries): *(perf,.*)")
 LINE = re.compile(r"\bperf, *(?:cpu|gpu) *,")
@@ -60,12 +62,21 @@ RESULTS = {
 }
 
 
-class Benchdnn(Format):
+class Benchdnn(Format, ProblemFormat):
     name = "benchdnn"
     about = "lines of --mode=P"
+    reads = "oneDNN's benchdnn"
 
     def matches(self, text: str) -> bool:
         return bool(TEMPLATE.search(text) or LINE.search(text))
+
+    def write_problems(self, problems: Sequence[ExportedProblem], options: ProblemOptions) -> ProblemExport:
+        """See `_benchdnn_problems.py`."""
+        return _benchdnn_problems.write(problems)
+
+    def recount(self, export: ProblemExport) -> dict[str, int]:
+        """From the sizes of each line."""
+        return _benchdnn_problems.recount(export)
 
     def read(self, text: str, options: ImportOptions) -> ImportedFile:
         imported = ImportedFile(self.name, "oneDNN")

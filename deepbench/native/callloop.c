@@ -74,6 +74,29 @@ int64_t deepbench_most_words_with_floats(void) { return DEEPBENCH_MOST_WORDS_WIT
 /* Does nothing: its time is that of the loop itself. */
 int64_t deepbench_nothing(void) { return 0; }
 
+/* Marks of a region of interest: tools find them by their names. */
+#if defined(__GNUC__)
+#define DEEPBENCH_KEPT __attribute__((noinline))
+#else
+#define DEEPBENCH_KEPT
+#endif
+
+DEEPBENCH_KEPT int64_t deepbench_region_begin(void)
+{
+#if defined(__GNUC__)
+    __asm__ volatile("");
+#endif
+    return 0;
+}
+
+DEEPBENCH_KEPT int64_t deepbench_region_end(void)
+{
+#if defined(__GNUC__)
+    __asm__ volatile("");
+#endif
+    return 0;
+}
+
 /* Make `n_calls` calls in order, `repeats` times. `words` of each call points to DEEPBENCH_MOST_WORDS words.
  * Returns nanoseconds of the monotonic clock. If a call returns a status other than 0, returns -1 - status and stores
  * the index of the call in `failed`. */

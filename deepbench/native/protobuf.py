@@ -50,6 +50,25 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         at += size
 
 
+def varints(packed: bytes) -> Iterator[int]:
+    """Numbers one after the other. `ValueError` if they are damaged."""
+    at = 0
+    while at < len(packed):
+        value, at = _varint_at(packed, at)
+        yield value
+
+
+def delimited(content: bytes) -> Iterator[bytes]:
+    """Messages one after the other, each with its length before it. `ValueError` if they are damaged."""
+    at = 0
+    while at < len(content):
+        size, at = _varint_at(content, at)
+        if size > len(content) - at:
+            raise ValueError("the last message is cut off")
+        yield content[at : at + size]
+        at += size
+
+
 def _varint_at(message: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):

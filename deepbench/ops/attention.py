@@ -36,6 +36,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.parts import Expected, PartsOp, Tensor
 from deepbench.core.precision import BITS, STORAGE_ROUNDOFF, Precision
 from deepbench.core.problem import BaseProblem, check_spread, choice, size
@@ -286,6 +287,27 @@ class AttentionOp(PartsOp):
         p = case.problem
         sizes = 2 * (p.head_size + p.width) if case.direction == "forward" else 6 * p.head_size + 4 * p.width
         return int(p.pairs() * p.heads * sizes)
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """Of each head, the scores and the result; in the backward pass the scores again, and four gradients.
+
+        Each is a whole product: pairs of a query and a key that a mask hides are computed, too.
+        """
+        p, products = case.problem, []
+        for keys, sequences in sorted(p.sequences.items()):
+            rows, seen, heads = p.query_count(keys), keys - p.first_key(keys), sequences * p.heads
+            of_keys = f"{keys}_keys_" if len(p.sequences) > 1 else ""
+            sizes = {"scores": (rows, seen, p.head_size), "result": (rows, p.width, seen)}
+            if case.direction == "backward":
+                sizes = {
+                    "scores": (rows, seen, p.head_size),
+                    "weights_gradient": (rows, seen, p.width),
+                    "values_gradient": (seen, p.width, rows),
+                    "queries_gradient": (rows, p.head_size, seen),
+                    "keys_gradient": (seen, p.head_size, rows),
+                }
+            products += [MatrixProduct(of_keys + role, *size, heads) for role, size in sizes.items()]
+        return tuple(products)
 
     def other_flop(self, case: Case) -> dict[str, int]:
         """`unmasked`: of all pairs of a query and a key, with sequences of equal length."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.parts import Tensor
 from deepbench.core.problem import BaseProblem, size
 from deepbench.core.product import Product, ProductsOp
@@ -61,6 +62,11 @@ class BatchedGemmOp(ProductsOp):
         """2·batch·m·n·k."""
         p = case.problem
         return int(2 * p.batch * p.m * p.n * p.k)
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """The products of the batch."""
+        p = case.problem
+        return (MatrixProduct("", p.m, p.n, p.k, p.batch),)
 
     def title(self, problem: Any) -> str:
         """`96 × (512 × 512 × 64 NT)`: how many products, and each of them as `gemm` shows it."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.case import RUN_SETTINGS, Case, check_settings
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.op import FLOATS_4, FLOATS_8
 from deepbench.core.precision import BITS, SIXTEEN_BITS
 from deepbench.core.problem import BaseProblem, size
@@ -120,6 +121,11 @@ class GemmOp(AddingProductOp):
         """2·m·n·k: one multiplication and one addition per product, as the original counts."""
         p = case.problem
         return int(2 * p.m * p.n * p.k)
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """The product itself."""
+        p = case.problem
+        return (MatrixProduct("", p.m, p.n, p.k),)
 
     def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
         """Every matrix once, or as much as blocks that fit into the level need; see `core/traffic.py`."""

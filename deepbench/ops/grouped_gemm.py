@@ -17,11 +17,13 @@ with m and k exchanged.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.op import FLOATS_8
 from deepbench.core.parts import Tensor
 from deepbench.core.precision import BITS, Precision
@@ -130,6 +132,14 @@ class GroupedGemmOp(ProductsOp):
         """2·tokens·m·k, however the rows are shared."""
         p = case.problem
         return int(2 * p.tokens * p.m * p.k)
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """One per number of rows; experts without rows have none."""
+        p = case.problem
+        counts = Counter(end - start for start, end in pairwise(p.offsets) if end > start)
+        if case.direction == "backward_weights":
+            return tuple(MatrixProduct(f"{rows}_rows", p.m, p.k, rows, n) for rows, n in sorted(counts.items()))
+        return tuple(MatrixProduct(f"{rows}_rows", rows, p.m, p.k, n) for rows, n in sorted(counts.items()))
 
     def read_and_written_bytes(self, case: Case) -> int:
         """The weights of experts without rows are not read; their gradients are written."""

@@ -27,6 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.op import FLOATS_4, FLOATS_8
 from deepbench.core.parts import Tensor
 from deepbench.core.precision import Precision
@@ -203,6 +204,11 @@ class LinearOp(ProductsOp):
         """2·m·n·k: the product. Bias and activation are not counted."""
         p = case.problem
         return int(2 * p.m * p.n * p.k)
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """The product; a row for each of n tokens."""
+        p = case.problem
+        return (MatrixProduct("", p.n, p.m, p.k),)
 
     def components(self, case: Case) -> dict[Case, int]:
         """The product, and the activation of every element. No case adds a bias alone, so it is in neither.

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.op import AnswerComparison
 from deepbench.core.precision import BITS
 from deepbench.core.problem import LARGEST_SIZE, BaseProblem, choice, size
@@ -225,6 +226,11 @@ class SparseGemmOp(AddingProductOp):
     def flop(self, case: Case) -> int:
         """2 · non-zeros · n: products with zeros do not count."""
         return int(2 * case.problem.non_zeros * case.problem.n)
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """The product, with the number of non-zeros."""
+        p = case.problem
+        return (MatrixProduct("", p.m, p.n, p.k, non_zeros=p.non_zeros),)
 
     def other_flop(self, case: Case) -> dict[str, int]:
         """`dense`: 2·m·n·k. `original`: 2·m·n·k times the share of zeros, as DeepBench published it."""

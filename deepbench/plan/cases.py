@@ -137,11 +137,12 @@ def _chosen(entries: Iterable[Entry], choices: Choices, default_threads: int) ->
     cores = choices.most_ranks or default_threads
     applications = {name.lower() for name in choices.applications}
     for entry in entries:
-        if (not applications or _application(entry).lower() in applications) and _ranks_chosen(entry, choices, cores):
+        if (not applications or application_of(entry).lower() in applications) and _ranks_chosen(entry, choices, cores):
             yield entry
 
 
-def _application(entry: Entry) -> str:
+def application_of(entry: Entry) -> str:
+    """The application of a line; empty: none."""
     return (entry.source["application"] if entry.source else None) or ""
 
 
@@ -204,7 +205,7 @@ def _cases(
 ) -> Iterable[Case]:
     """The cases of a line; `listed` and `settings` are its precision and settings where none are chosen."""
     op = find_op(pattern.op)
-    for direction, precision, name in _asked(pattern, choices, listed):
+    for direction, precision, name in works_of(pattern, choices, listed):
         backend = find_backend(name)
         if not backend.supports(op.name, precision, direction):
             continue
@@ -214,12 +215,12 @@ def _cases(
         kind = find_precision(precision)
         idle = op.unused_settings(pattern.problem, direction, kind)
         for threads in _allowed(pattern.threads, choices.threads, (default_threads,)) if on_cpu else (1,):
-            for chosen in dict.fromkeys(_settings(op, pattern, choices, idle, dict(settings))):
+            for chosen in dict.fromkeys(settings_of(op, pattern, choices, idle, dict(settings))):
                 on = device_of_case(name, device)
                 yield Case(op.name, pattern.problem, direction, kind, name, threads, chosen, on)
 
 
-def _asked(pattern: Pattern, choices: Choices, listed: str | None) -> Iterator[tuple[str, str, str]]:
+def works_of(pattern: Pattern, choices: Choices, listed: str | None) -> Iterator[tuple[str, str, str]]:
     """Direction, precision and library of each case that is asked for, whether or not the library serves it."""
     op = find_op(pattern.op)
     if choices.ops and op.name not in choices.ops:
@@ -238,7 +239,7 @@ def _allowed(said: Any, chosen: Sequence[Any], default: Sequence[Any]) -> Sequen
     return chosen or default
 
 
-def _settings(
+def settings_of(
     op: Op, pattern: Pattern, choices: Choices, idle: tuple[str, ...], listed: Mapping[str, str]
 ) -> list[tuple[tuple[str, str], ...]]:
     """Every combination of the chosen settings that this op has, less the idle ones; what the pattern says stays.
@@ -274,7 +275,7 @@ def why_none(entries: Sequence[Entry], choices: Choices, default_threads: int) -
     asked = [
         (e.pattern, *work)
         for e in _chosen(entries, choices, default_threads)
-        for work in _asked(e.pattern, choices, e.precision)
+        for work in works_of(e.pattern, choices, e.precision)
     ]
     if not asked or any(find_backend(name).supports(p.op, kind, direction) for p, direction, kind, name in asked):
         return f"no case is left: {_why_nothing_passes(entries, choices)}"
@@ -325,7 +326,7 @@ def _on_reference(choices: Choices) -> Choices:
 
 def _why_nothing_passes(entries: Sequence[Entry], choices: Choices) -> str:
     """Which filters contradict each other or what was asked for."""
-    known = list(dict.fromkeys(filter(None, map(_application, entries))))
+    known = list(dict.fromkeys(filter(None, map(application_of, entries))))
     unknown = [name for name in choices.applications if name.lower() not in {k.lower() for k in known}]
     if unknown and len(unknown) == len(choices.applications):
         there_are = f"there are {', '.join(known)}" if known else "only problems of suites have one"

@@ -148,3 +148,31 @@ def operators(model: bytes | memoryview) -> list[str]:
     graphs = [value for number, value in fields(memoryview(model)) if number == 7 and isinstance(value, memoryview)]
     nodes = [v for graph in graphs for number, v in fields(graph) if number == 1 and isinstance(v, memoryview)]
     return [bytes(v).decode() for node in nodes for n, v in fields(node) if n == 4 and isinstance(v, memoryview)]
+
+
+def shapes(model: bytes | memoryview) -> dict[str, tuple[int, ...]]:
+    """The shapes of a model's inputs, outputs and constants, by their names."""
+    found: dict[str, tuple[int, ...]] = {}
+    for number, graph in fields(memoryview(model)):
+        if number != 7 or not isinstance(graph, memoryview):
+            continue
+        for kind, entry in fields(graph):
+            if kind in (11, 12) and isinstance(entry, memoryview):  # a name, and a type with a shape of dimensions
+                parts = dict(fields(entry))
+                dimensions = _inner(_inner(_inner(parts[2], 1), 2), None)
+                found[_name(parts[1])] = tuple(int(_inner(value, 1)) for value in dimensions)
+            elif kind == 5 and isinstance(entry, memoryview):
+                tensor = list(fields(entry))
+                name = next(value for n, value in tensor if n == 8)
+                found[_name(name)] = tuple(value for n, value in tensor if n == 1 and isinstance(value, int))
+    return found
+
+
+def _inner(message: Any, number: int | None) -> Any:
+    """The value of a field of a message, or all its values."""
+    parts = fields(message)
+    return [value for _, value in parts] if number is None else next(value for n, value in parts if n == number)
+
+
+def _name(value: Any) -> str:
+    return bytes(value).decode()

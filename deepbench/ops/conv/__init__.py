@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.op import AnswerComparison, Op
 from deepbench.core.precision import BITS
 from deepbench.core.traffic import product_bytes
@@ -106,6 +107,18 @@ class ConvOp(Op):
     def flop(self, case: Case) -> int:
         """2·n·k·p·q·(c/groups)·r·s (·z·t), as the original counts: products with padding are included."""
         return int(2 * case.problem.multiply_adds)
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """One per group of channels, on rows of pixels that are copied for each position of the filter (im2col)."""
+        p = case.problem
+        rows, filters = p.n * math.prod(p.output), p.k // p.groups
+        taps = p.c // p.groups * math.prod(p.filter)
+        sizes = {
+            "forward": (rows, filters, taps),
+            "backward_data": (rows, taps, filters),
+            "backward_weights": (filters, taps, rows),
+        }
+        return (MatrixProduct("", *sizes[case.direction], p.groups),)
 
     def other_flop(self, case: Case) -> dict[str, int]:
         """`without_padding`: without products with padding."""

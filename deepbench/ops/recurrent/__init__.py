@@ -36,6 +36,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import Unsupported
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.op import AnswerComparison, Op
 from deepbench.core.precision import BITS
 from deepbench.ops.recurrent.problem import (
@@ -193,6 +194,28 @@ class RecurrentOp(Op):
             "original_inference": self.flop(case) + passes * p.timesteps * p.batch * p.hidden,
             "with_input": self.flop(case) + passes * from_input,
         }
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """Of each layer, the projection of its input where that counts, and the recurrence in `timesteps` steps.
+
+        In the backward pass, the gradients of both; those of the weights need no steps.
+        """
+        p = case.problem
+        gates, rows = p.gates * p.hidden, p.batch * p.timesteps
+        ways, products = p.time_directions, []
+        for layer in range(p.layers):
+            width, name = p.counted_width(layer), f"layer{layer + 1}_" if p.layers > 1 else ""
+            if case.direction == "forward":
+                products += [MatrixProduct(f"{name}input", rows, gates, width, ways)] * bool(width)
+                products.append(MatrixProduct(f"{name}recurrence", p.batch, gates, p.hidden, ways, p.timesteps))
+            if case.direction in ("backward", "backward_data"):
+                products += [MatrixProduct(f"{name}input_data", rows, width, gates, ways)] * bool(width)
+                step = MatrixProduct(f"{name}recurrence_data", p.batch, p.hidden, gates, ways, p.timesteps)
+                products.append(step)
+            if case.direction in ("backward", "backward_weights"):
+                products += [MatrixProduct(f"{name}input_weights", width, gates, rows, ways)] * bool(width)
+                products.append(MatrixProduct(f"{name}recurrence_weights", p.hidden, gates, rows, ways))
+        return tuple(products)
 
     def traffic_bytes(self, case: Case, capacity: int | None = None) -> int:
         """Every array once, and recurrent weights again in every further step if they do not stay in the level.

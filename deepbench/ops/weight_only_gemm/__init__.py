@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbench.core.errors import BadInput, Unsupported
+from deepbench.core.lowering import MatrixProduct
 from deepbench.core.parts import Tensor
 from deepbench.core.precision import STORAGE_ROUNDOFF, Precision
 from deepbench.core.problem import BaseProblem, size
@@ -192,6 +193,11 @@ class WeightOnlyGemmOp(ProductsOp):
         """2·m·n·k. Dequantizing is not counted."""
         p = case.problem
         return int(2 * p.m * p.n * p.k)
+
+    def matrix_products(self, case: Case) -> tuple[MatrixProduct, ...]:
+        """The product with weights in the type of the data; a row for each of n tokens."""
+        p = case.problem
+        return (MatrixProduct("", p.n, p.m, p.k),)
 
     def least_flop(self, case: Case) -> float:
         """None with a format: where integers of 8 bits are multiplied, the peak of the precision is no limit."""

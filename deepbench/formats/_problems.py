@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from deepbench.core.errors import BadInput, DeepBenchError, shorten
 from deepbench.core.json_lines import sanitized
 from deepbench.core.lowering import MatrixProduct
 from deepbench.core.version import VERSION
+from deepbench.ops.conv.problem import Conv
 from deepbench.plan.problems import ExportedProblem
 
 COUNTS = "counts.json"
@@ -192,6 +193,21 @@ def layers_of_products(
             layer = WrittenLayer(name, problem.name, times, product.multiply_adds // times, product)
             export.layers.append(layer)
             yield problem, product, layer
+
+
+def divided(
+    problems: Sequence[ExportedProblem], is_own: Callable[[Conv], bool], export: ProblemExport
+) -> tuple[list[tuple[ExportedProblem, Conv]], list[ExportedProblem]]:
+    """The convolutions forward that a format has a layer of its own for, which are put into the export; the others."""
+    convolutions, others = [], []
+    for problem in problems:
+        p = problem.case.problem
+        if isinstance(p, Conv) and problem.case.direction == "forward" and is_own(p):
+            export.layers.append(WrittenLayer(problem.name, problem.name, 1, p.multiply_adds))
+            convolutions.append((problem, p))
+        else:
+            others.append(problem)
+    return convolutions, others
 
 
 def text_of(export: ProblemExport, path: str) -> str:

@@ -19,7 +19,7 @@ from deepbench.formats._problems import (
     ProblemExport,
     ProblemFormat,
     ProblemOptions,
-    WrittenLayer,
+    divided,
     layers_of_products,
     text_of,
 )
@@ -162,14 +162,9 @@ class CProgram(ProblemFormat):
 
     def write_problems(self, problems: Sequence[ExportedProblem], options: ProblemOptions) -> ProblemExport:
         """`NAME.c` per layer."""
-        export, products = ProblemExport(), []
-        for problem in problems:
-            p = problem.case.problem
-            if isinstance(p, Conv) and problem.case.direction == "forward":
-                export.layers.append(WrittenLayer(problem.name, problem.name, 1, p.multiply_adds))
-                export.files[f"{problem.name}.c"] = _conv(problem, p)
-            else:
-                products.append(problem)
+        export = ProblemExport()
+        convolutions, products = divided(problems, lambda _: True, export)
+        export.files |= {f"{problem.name}.c": _conv(problem, p) for problem, p in convolutions}
         for problem, product, layer in layers_of_products(products, export, batch=True, sparse=True):
             export.files[f"{layer.name}.c"] = _product(problem, product, layer.name)
         return export

@@ -14,7 +14,7 @@ from deepbench.formats._problems import (
     ProblemExport,
     ProblemFormat,
     ProblemOptions,
-    WrittenLayer,
+    divided,
     layers_of_products,
     text_of,
 )
@@ -52,16 +52,10 @@ class Maestro(ProblemFormat):
 
     def write_problems(self, problems: Sequence[ExportedProblem], options: ProblemOptions) -> ProblemExport:
         """`network.m`."""
-        export, products, lines = ProblemExport(), [], []
-        for problem in problems:
-            p = problem.case.problem
-            # It knows neither dilation nor groups, and takes filters to be inside of the padded image.
-            is_plain = isinstance(p, Conv) and p.groups == 1 and p.dimensions == 2 and set(p.dilation) == {1}
-            if is_plain and problem.case.direction == "forward":
-                lines += _conv(problem.name, p)
-                export.layers.append(WrittenLayer(problem.name, problem.name, 1, p.multiply_adds))
-            else:
-                products.append(problem)
+        export, lines = ProblemExport(), []
+        convolutions, products = divided(problems, _is_plain, export)
+        for problem, p in convolutions:
+            lines += _conv(problem.name, p)
         for _, product, layer in layers_of_products(products, export):
             sizes = {"M": product.m, "N": product.n, "K": product.k}
             lines += _layer(layer.name, ["Type: GEMM"], sizes, GEMM_DATAFLOW)
@@ -80,6 +74,11 @@ class Maestro(ProblemFormat):
             rows, columns = (sizes["Y"] - sizes["R"]) // stride_y + 1, (sizes["X"] - sizes["S"]) // stride_x + 1
             counts[name] = sizes["N"] * sizes["K"] * sizes["C"] * sizes["R"] * sizes["S"] * rows * columns
         return counts
+
+
+def _is_plain(p: Conv) -> bool:
+    """It knows neither dilation nor groups, and two dimensions only."""
+    return p.groups == 1 and p.dimensions == 2 and set(p.dilation) == {1}
 
 
 def _conv(name: str, p: Conv) -> list[str]:

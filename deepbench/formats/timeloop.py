@@ -17,7 +17,7 @@ from deepbench.formats._problems import (
     ProblemExport,
     ProblemFormat,
     ProblemOptions,
-    WrittenLayer,
+    divided,
     layers_of_products,
     text_of,
 )
@@ -40,14 +40,9 @@ class Timeloop(ProblemFormat):
     def write_problems(self, problems: Sequence[ExportedProblem], options: ProblemOptions) -> ProblemExport:
         """`NAME.yaml` per layer."""
         export, is_old = ProblemExport(), options.version == "0.3"
-        products = []
-        for problem in problems:
-            p = problem.case.problem
-            if isinstance(p, Conv) and problem.case.direction == "forward":
-                export.layers.append(WrittenLayer(problem.name, problem.name, 1, p.multiply_adds))
-                export.files[f"{problem.name}.yaml"] = _text("conv", *_conv(p), {}, is_old)
-            else:
-                products.append(problem)
+        convolutions, products = divided(problems, lambda _: True, export)
+        for problem, p in convolutions:
+            export.files[f"{problem.name}.yaml"] = _text("conv", *_conv(p), {}, is_old)
         for _, product, layer in layers_of_products(products, export, batch=True, sparse=True):
             export.files[f"{layer.name}.yaml"] = _text("gemm", *_product(product), is_old)
         return export

@@ -14,7 +14,7 @@ from deepbench.formats._problems import (
     ProblemExport,
     ProblemFormat,
     ProblemOptions,
-    WrittenLayer,
+    divided,
     layers_of_products,
     text_of,
 )
@@ -30,14 +30,10 @@ class ZigZag(ProblemFormat):
 
     def write_problems(self, problems: Sequence[ExportedProblem], options: ProblemOptions) -> ProblemExport:
         """`workload.yaml`."""
-        export, products, lines = ProblemExport(), [], []
-        for problem in problems:
-            p = problem.case.problem
-            if isinstance(p, Conv) and problem.case.direction == "forward" and p.dimensions == 2:
-                lines += _layer(len(export.layers), problem, problem.name, *_conv(p))
-                export.layers.append(WrittenLayer(problem.name, problem.name, 1, p.multiply_adds))
-            else:
-                products.append(problem)
+        export, lines = ProblemExport(), []
+        convolutions, products = divided(problems, lambda p: p.dimensions == 2, export)
+        for number, (problem, p) in enumerate(convolutions):
+            lines += _layer(number, problem, problem.name, *_conv(p))
         for problem, product, layer in layers_of_products(products, export):
             sizes = {"D": product.m, "K": product.n, "C": product.k}
             lines += _layer(len(export.layers) - 1, problem, layer.name, "Gemm", "O[d][k]+=I[d][c]*W[c][k]", sizes, [])

@@ -86,7 +86,7 @@ def test_a_wrong_result_is_found(deepbench, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed; try apt install valgrind")
-@pytest.mark.costly
+@pytest.mark.long
 def test_it_works_under_valgrind(deepbench):
     words = ["-P", "-m", "deepbench", "run", "--once", *GEMM, "openblas", "threads=1"]
     done = subprocess.run(

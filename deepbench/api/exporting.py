@@ -14,7 +14,6 @@ from deepbench.core.errors import BadInput, shorten
 from deepbench.core.files import replacing
 from deepbench.formats import Export, ExportOptions, _problems
 from deepbench.formats._problems import ProblemExport, ProblemOptions
-from deepbench.plan.cases import why_no_line
 from deepbench.plan.problems import exported_problems
 from deepbench.results.exported import exported
 
@@ -108,7 +107,7 @@ def export_problems(
     Args:
         what: a suite, a file of problems, a traced network, a case, or several.
         to: the format, such as `scalesim`, `timeloop`, `zigzag`, `chakra`, `onnx` or `c`.
-        output: a folder, which may exist.
+        output: a new or an empty folder.
         version: of the format, where it has several.
         most_multiply_adds: larger problems are left out.
         filters: those of `cases`; libraries, threads and devices do not matter.
@@ -116,7 +115,7 @@ def export_problems(
     Returns what was written, with its layers, what was left out and what differs. `counts.json` in the folder says the
     same, with the case of each layer and its applications. The multiply-adds of each layer are counted from the output.
     """
-    made = prepare_problems(what, to, make_choices(**filters), version, most_multiply_adds)
+    made = prepare_problems(what, to, output, make_choices(**filters), version, most_multiply_adds)
     write_problems(made, output)
     return made
 
@@ -124,20 +123,21 @@ def export_problems(
 def prepare_problems(
     what: What | Iterable[What],
     to: str,
+    output: str | Path,
     choices: Choices,
     version: str | None = None,
     most_multiply_adds: int | None = None,
 ) -> ProblemExport:
-    """What `export_problems` would write."""
-    known, words = _problems.find_problem_format(to), words_of(what)
-    problems = exported_problems(words, choices)
-    if not problems:
-        raise BadInput(why_no_line(words, choices))
+    """What `export_problems` would write; `BadInput` for a folder with files."""
+    folder = Path(output)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise BadInput(f"{output} is not empty; name a new folder, so that these files are not mixed with others")
+    known, problems = _problems.find_problem_format(to), exported_problems(words_of(what), choices)
     return _problems.write(known, problems, ProblemOptions(version, most_multiply_adds))
 
 
 def write_problems(export: ProblemExport, output: str | Path) -> list[Path]:
-    """Write the files into a folder, each as a whole; the paths."""
+    """Write the files into a folder, each as a whole and counts.json last; the paths."""
     return _write({Path(output, name): content for name, content in export.files.items()})
 
 

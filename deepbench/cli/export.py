@@ -43,7 +43,6 @@ MOST_MULTIPLY_ADDS = 10**18
 @choosing_options(
     *("--op", "--precision", "--direction", "--application", "--ranks", "--set", "--fit"),
     ranks="Only groups of this many ranks (default: what the suite says).",
-    fit="Replace problems of suites that need more memory (4GiB) or work (4GiB+20GFLOP) by smaller ones.",
 )
 def export(
     words: tuple[str, ...],
@@ -85,7 +84,7 @@ def export(
         if output is None:
             raise BadInput(f"--to {to} writes a folder; name it: -o {to}")
         most = whole("--max-macs", max_macs, MOST_MULTIPLY_ADDS)
-        made = exporting.prepare_problems(words, to, choices_of(filters), format_version, most)
+        made = exporting.prepare_problems(words, to, output, choices_of(filters), format_version, most)
         _list("left out", made.left_out)
         _list("differs", made.remarks)
         paths = exporting.write_problems(made, output)

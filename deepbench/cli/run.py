@@ -116,7 +116,7 @@ def run(
     check_environment()
     if once:
         others = (mode, rounds, energy, sustained, no_limits, search_again, hostfile, ab, against, trust)
-        if any((*others, budget, timeout, output, resume)):
+        if any((*others, budget, timeout, output, resume, metric != "steady")):
             raise BadInput("--once makes one call and writes no file: it takes a case and the options that choose one")
         return _run_once(words, filters)
     timeout_s, watch = seconds("--timeout", timeout), LoadWatch()

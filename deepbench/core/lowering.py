@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class MatrixProduct:
     """`batch` independent products C = A·B, and `steps` of them one after the other, each of which needs the last.
 
-    A is m × k and B is k × n. Where one of them holds the weights of a layer, it is B.
+    A is m × k and B is k × n. Of layers, such as `linear` and `conv`, B holds the weights; the products of `gemm`,
+    `batched_gemm` and `sparse_gemm` are as their cases state them.
     """
 
     role: str

@@ -115,6 +115,8 @@ def _rnn(case: Case) -> tuple[str, list[str]]:
         raise Unsupported("benchdnn computes both gradients of a recurrent layer together: choose direction=backward")
     if settings["input"] == "skip":
         raise Unsupported("oneDNN's recurrent layers have weights for their input")
+    if p.layers > 1 and (p.bidirectional or p.input_size != p.hidden):
+        raise Unsupported("all layers of a stack of oneDNN have inputs of the same width")
     if case.precision.name not in ("f32", "bf16", "f16"):
         raise Unsupported(f"configurations in {case.precision.name} are not written yet")
     cell = "VANILLA_GRU" if settings["gru_reset"] == "before" else CELLS[p.cell]

@@ -27,6 +27,8 @@ COUNTS = "counts.json"
 
 MOST_PROBLEMS = 20_000
 
+ONLY_PRODUCTS = "layers are products alone: without bias, activation, gates, softmax, mask, and addition to C"
+
 
 @dataclass(frozen=True)
 class ProblemOptions:
@@ -174,6 +176,7 @@ def layers_of_products(
     `batch`: whether one layer holds all products of a batch; without, it runs as often. `sparse`: whether the format
     has a place for zeros.
     """
+    export.remarks.append(ONLY_PRODUCTS)
     for problem in problems:
         products = problem.products
         if not products:

@@ -49,7 +49,11 @@ class BlasProduct:
 
 
 def write(
-    problems: Sequence[ExportedProblem], path: str, line_of: Callable[[BlasProduct], str], program: str
+    problems: Sequence[ExportedProblem],
+    path: str,
+    line_of: Callable[[BlasProduct], str],
+    program: str,
+    has_bias: bool,
 ) -> ProblemExport:
     """The file, with a comment with the name of the problem before each line. `line_of` may be `Unsupported`."""
     export, lines = ProblemExport(), ["#!/bin/sh", "set -e"]
@@ -68,6 +72,9 @@ def write(
         except Unsupported as reason:
             export.left_out.append(f"{problem.text}: {program} {reason}")
             continue
+        settings = case.settings
+        if not has_bias and (settings.get("bias") == "yes" or settings.get("activation", "none") != "none"):
+            export.remarks.append(f"{problem.name}: {program} computes neither its bias nor its activation")
         lines += [f"# {problem.name}", line]
         export.layers.append(WrittenLayer(problem.name, problem.name, 1, problem.flop // 2))
     export.files[path] = "\n".join(lines) + "\n"

@@ -11,9 +11,9 @@ Fields are those of `et_def.proto`, version 0.0.4. https://github.com/mlcommons/
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from typing import Any
 
+from deepbench.core.errors import BadInput
 from deepbench.core.precision import BITS
 from deepbench.formats._problems import ProblemExport, ProblemFormat, ProblemOptions, WrittenLayer
 from deepbench.native.protobuf import delimited, fields, varint, varint_field, varints, wire_field
@@ -39,6 +39,8 @@ COLLECTIVES = {
 
 # Nodes of one trace: some passes of the largest models.
 MOST_NODES = 1_000_000
+# Of the traces of all ranks.
+MOST_BYTES = 2**33
 
 
 class Chakra(ProblemFormat):
@@ -47,7 +49,7 @@ class Chakra(ProblemFormat):
 
     def write_problems(self, problems: Sequence[ExportedProblem], options: ProblemOptions) -> ProblemExport:
         """`deepbench.RANK.et` for each rank, or for one if there is no collective."""
-        export, numbers, trace = ProblemExport(), count(), bytearray()
+        export, number, trace = ProblemExport(), 0, bytearray()
         trace += _message(wire_field(METADATA_VERSION, SCHEMA_VERSION.encode()))
         ranks = max((p.case.problem.ranks for p in problems if p.case.operation.is_group), default=1)
         for problem in problems:
@@ -55,17 +57,24 @@ class Chakra(ProblemFormat):
             if group and (reason := _unwritten(problem, ranks)):
                 export.left_out.append(f"{problem.text}: {reason}")
                 continue
-            calls = sum(source.get("count", 1) for source in problem.sources) or 1
+            counts = (source.get("count", 1) for source in problem.sources if source.get("needed", True))
+            calls = sum(counts) if problem.sources else 1
+            if not calls or number + calls > MOST_NODES:
+                reason = f"a trace has at most {MOST_NODES} nodes" if calls else "training does not need this gradient"
+                export.left_out.append(f"{problem.text}: {reason}")
+                continue
             node = _collective(problem) if group else _compute(problem)
-            for number in (next(numbers) for _ in range(min(calls, MOST_NODES))):
-                if number >= MOST_NODES:
-                    export.left_out.append(f"{problem.text}: a trace has at most {MOST_NODES} nodes")
-                    break
+            for _ in range(calls):
                 after = wire_field(NODE_DATA_DEPENDENCIES, varint(number - 1)) if number else b""
                 trace += _message(varint_field(NODE_ID, number) + node + after)
-            else:
-                work = None if group else case.operation.flop(case) // 2
-                export.layers.append(WrittenLayer(problem.name, problem.name, 1, work))
+                number += 1
+            work = None if group else case.operation.flop(case) // 2
+            export.layers.append(WrittenLayer(problem.name, problem.name, 1, work))
+        if (size := ranks * len(trace)) > MOST_BYTES:
+            raise BadInput(
+                f"traces of {ranks} ranks have {size} bytes, and at most {MOST_BYTES} are written; "
+                "choose fewer problems, or fewer ranks with --ranks"
+            )
         content = bytes(trace)
         export.files |= {f"deepbench.{rank}.et": content for rank in range(ranks)}
         return export

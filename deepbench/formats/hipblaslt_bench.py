@@ -29,7 +29,7 @@ class HipblasltBench(ProblemFormat):
 
     def write_problems(self, problems: Sequence[ExportedProblem], options: ProblemOptions) -> ProblemExport:
         """`hipblaslt.sh`."""
-        return _rocm_bench.write(problems, PATH, _line, self.name)
+        return _rocm_bench.write(problems, PATH, _line, self.name, has_bias=True)
 
     def recount(self, export: ProblemExport) -> dict[str, int]:
         """From each line."""

@@ -14,8 +14,8 @@ from deepbench.core.errors import DeepBenchError
 from deepbench.formats._problems import ProblemExport, ProblemFormat, ProblemOptions, WrittenLayer
 from deepbench.plan.problems import ExportedProblem
 
-# Arrays are made to know their shapes, and constants are part of the model.
-MOST_BYTES = 2**30
+# Arrays are made to know their shapes, and constants are part of the model. The second limit is that of all models.
+MOST_BYTES, MOST_TOGETHER = 2**30, 2**31
 
 # Operations whose operators count as products.
 PRODUCTS = ("gemm", "batched_gemm", "linear", "conv")
@@ -30,7 +30,7 @@ class OnnxModels(ProblemFormat):
         from deepbench.backends.onnxruntime import BACKEND, operations
         from deepbench.backends.onnxruntime.model import MICROSOFT
 
-        export = ProblemExport()
+        export, together = ProblemExport(), 0
         for problem in problems:
             case = problem.case
             try:
@@ -44,7 +44,12 @@ class OnnxModels(ProblemFormat):
             except DeepBenchError as reason:
                 export.left_out.append(f"{problem.text}: {reason}")
                 continue
-            export.files[f"{problem.name}.onnx"] = graph.model
+            model = graph.model
+            if together + len(model) > MOST_TOGETHER:
+                export.left_out.append(f"{problem.text}: all models together have more than {MOST_TOGETHER} bytes")
+                continue
+            together += len(model)
+            export.files[f"{problem.name}.onnx"] = model
             work = problem.flop // 2 if case.op in PRODUCTS and case.direction == "forward" else None
             export.layers.append(WrittenLayer(problem.name, problem.name, 1, work))
         return export

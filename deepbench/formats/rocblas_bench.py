@@ -23,7 +23,7 @@ class RocblasBench(ProblemFormat):
 
     def write_problems(self, problems: Sequence[ExportedProblem], options: ProblemOptions) -> ProblemExport:
         """`rocblas.sh`."""
-        return _rocm_bench.write(problems, PATH, _line, self.name)
+        return _rocm_bench.write(problems, PATH, _line, self.name, has_bias=False)
 
     def recount(self, export: ProblemExport) -> dict[str, int]:
         """From each line."""

@@ -72,8 +72,8 @@ def _layer(
     sizes: dict[str, int],
     more: list[str],
 ) -> list[str]:
-    types = problem.case.precision
-    bits = {"W": types.weights, "I": types.data, "O": types.accumulate, "O_final": types.data}
+    types, result = problem.case.precision, problem.case.operation.result_type(problem.case)
+    bits = {"W": types.weights, "I": types.data, "O": types.accumulate, "O_final": result}
     precision = ", ".join(f"{operand}: {BITS[kind]}" for operand, kind in bits.items())
     return [
         f"- id: {number}",

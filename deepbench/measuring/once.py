@@ -5,7 +5,7 @@ so that little is executed besides the call. Two marks enclose the call:
 
 - `deepbench_region_begin` and `deepbench_region_end`, two empty functions of the compiled loop, for tools that find
   functions by their names (`valgrind --tool=callgrind --toggle-collect=deepbench_time_calls`, `perf probe`, debuggers);
-- `cuProfilerStart` and `cuProfilerStop` of NVIDIA's driver, if it is loaded (`ncu --profile-from-start off`, NVBit);
+- on NVIDIA's GPUs, `cuProfilerStart` and `cuProfilerStop` of the driver (`ncu --profile-from-start off`, NVBit);
 - `region_begin` and `region_end` of a library that `DEEPBENCH_REGION_PATH` names, for everything else, such as the
   instructions of gem5.
 """
@@ -15,9 +15,10 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from deepbench.core import devices
 from deepbench.core.case import Case
 from deepbench.core.errors import BadInput, DeepBenchError
 from deepbench.measuring.launch import Request, worker_environment
@@ -45,7 +46,10 @@ class OneCall:
 
 
 def run_once(case: Case, checked: bool = True) -> OneCall:
-    """Make one call and compare its result with float64; `DeepBenchError` where there is none."""
+    """Make one call and compare its result with float64; `DeepBenchError` where there is none.
+
+    The environment and the numbers of this process are then those of the call: it is good for nothing else.
+    """
     if case.operation.is_group:
         raise BadInput(f"--once makes one call in one process, and {case.op} needs several; use a launcher")
     os.environ.update(worker_environment(case.threads, case.settings["pin"], [], os.environ))
@@ -55,7 +59,7 @@ def run_once(case: Case, checked: bool = True) -> OneCall:
     from deepbench.measuring import steps
 
     operands.use_plain_numbers()
-    marks = _marks()
+    marks = _marks(case.device)
     request = Request(case, 1, DEFAULT.rules, float("inf"))
     library = steps.open_library(request)
     steps.check_cores(request)
@@ -79,8 +83,8 @@ def run_once(case: Case, checked: bool = True) -> OneCall:
 Marks = list[tuple[Callable[[], object], Callable[[], object]]]
 
 
-def _marks() -> Marks:
-    """Pairs of functions: what begins the region, and what ends it."""
+def _marks(device: str) -> Marks:
+    """Pairs of functions: what begins the region, and what ends it. A driver is loaded for its own device only."""
     marks: Marks = []
     if path := os.environ.get(REGION_PATH):
         try:
@@ -88,11 +92,10 @@ def _marks() -> Marks:
             marks.append((library.region_begin, library.region_end))
         except (OSError, AttributeError) as error:
             raise DeepBenchError(f"{REGION_PATH}: {error}; name a library with region_begin and region_end") from None
-    try:
-        driver = ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
-        marks.append((driver.cuProfilerStart, driver.cuProfilerStop))
-    except (OSError, AttributeError):
-        pass  # no driver of NVIDIA's here
+    if devices.base(device) == "cuda":
+        with suppress(OSError, AttributeError):  # the library says what is missing
+            driver = ctypes.CDLL("libcuda.so.1")
+            marks.append((driver.cuProfilerStart, driver.cuProfilerStop))
     loop = callloop.native_library()
     if loop is not None and hasattr(loop, "deepbench_region_begin"):  # one that was built from older sources has none
         marks.append((loop.deepbench_region_begin, loop.deepbench_region_end))

@@ -95,7 +95,7 @@ def _split(words: Sequence[str], choices: Choices) -> tuple[dict[str, tuple[str,
 
 def expand(entries: Iterable[Entry], choices: Choices, default_threads: int) -> list[Planned]:
     """Every case that the entries, the choices and the support table allow, each once."""
-    _check(choices)
+    check_choices(choices)
     planned: dict[str, Planned] = {}
     known: set[tuple[object, ...]] = set()
     for entry in _chosen(entries, choices, default_threads):
@@ -156,7 +156,7 @@ def _ranks_chosen(entry: Entry, choices: Choices, cores: int) -> bool:
     return entry.source is None or choices.device != "cpu" or ranks <= max(2, cores)
 
 
-def _check(choices: Choices) -> None:
+def check_choices(choices: Choices) -> None:
     """`BadInput` for a filter that names what does not exist."""
     for name in choices.ops:
         find_op(name)
@@ -278,7 +278,7 @@ def why_none(entries: Sequence[Entry], choices: Choices, default_threads: int) -
         for work in works_of(e.pattern, choices, e.precision)
     ]
     if not asked or any(find_backend(name).supports(p.op, kind, direction) for p, direction, kind, name in asked):
-        return f"no case is left: {_why_nothing_passes(entries, choices)}"
+        return f"no case is left: {why_nothing_passes(entries, choices)}"
     works = list(dict.fromkeys((p.op, precision, direction) for p, direction, precision, _ in asked))
     op, precision, direction = works[0]
     if not any(way in find_op(name).directions for name, _, way in works):
@@ -324,7 +324,7 @@ def _on_reference(choices: Choices) -> Choices:
     return dataclasses.replace(choices, backends=(REFERENCE,))
 
 
-def _why_nothing_passes(entries: Sequence[Entry], choices: Choices) -> str:
+def why_nothing_passes(entries: Sequence[Entry], choices: Choices) -> str:
     """Which filters contradict each other or what was asked for."""
     known = list(dict.fromkeys(filter(None, map(application_of, entries))))
     unknown = [name for name in choices.applications if name.lower() not in {k.lower() for k in known}]

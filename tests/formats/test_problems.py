@@ -173,6 +173,61 @@ def test_what_cannot_be_written_is_a_sentence(tmp_path, what, to, options, words
     assert [] == [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ops": "gem"}, "unknown operation 'gem'"),
+        ({"precisions": "f99"}, "f99"),
+        ({"settings": {"nothing": "1"}}, "unknown setting"),
+        ({"ops": "conv"}, "no problem is left"),
+        ({"precisions": "nvfp4"}, "no problem is left: gemm has no direction forward in nvfp4"),
+    ],
+)
+def test_filters_that_leave_nothing_are_a_sentence(tmp_path, options, words):
+    with pytest.raises(BadInput, match=words):
+        deepbench.export_problems([GEMM.removesuffix(" forward f32")], "scalesim", tmp_path, **options)
+
+
+def test_files_of_an_earlier_export_are_not_mixed_with_others(tmp_path):
+    deepbench.export_problems([GEMM], "timeloop", tmp_path / "out")
+
+    with pytest.raises(BadInput, match="out is not empty; name a new folder"):
+        deepbench.export_problems([CONV], "timeloop", tmp_path / "out")
+
+
+def test_names_of_applications_do_not_reach_other_files(tmp_path):
+    """A list of problems may come from anyone."""
+    hostile = "DP */ \x1b[31m $(reboot) \u202e ; ../../x"
+    (tmp_path / "list.csv").write_text(f'op,m,n,k,application\ngemm,3,4,5,"{hostile}"\n')
+    for to in problem_formats():
+        made = deepbench.export_problems(tmp_path / "list.csv", to, tmp_path / to)
+        for path, content in made.files.items():
+            text = content if isinstance(content, str) else content.decode("latin-1")
+            assert "\x1b" not in text
+            assert "reboot" not in text or path in ("counts.json", "problems.json")
+        assert "reboot" in made.files["counts.json"]
+
+
+def test_large_traces_and_models_are_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr(chakra, "MOST_BYTES", 10**4)
+    with pytest.raises(BadInput, match=r"traces of 65536 ranks have \d+ bytes, and at most 10000 are written"):
+        deepbench.export_problems("all_reduce n=65536 ranks=65536 f32", "chakra", tmp_path)
+
+    monkeypatch.setattr(chakra, "MOST_NODES", 1)
+    made = deepbench.export_problems([GEMM, NORM], "chakra", tmp_path)
+    assert [f"{NORM}: a trace has at most 1 nodes"] == made.left_out
+    assert 1 == len([*chakra.nodes(made.files["deepbench.0.et"])])
+
+
+def test_a_gradient_that_training_does_not_need_is_not_in_a_trace(exported):
+    made, files = exported("chakra", "deepbench/train", ops="conv", directions="backward_data")
+    problems = json.loads(files["counts.json"])["problems"]
+    needed = [s.get("count", 1) for p in problems for s in p["sources"] if s.get("needed", True)]
+
+    assert any(line.endswith("training does not need this gradient") for line in made.left_out)
+    assert sum(needed) == len([*chakra.nodes(files["deepbench.0.et"])])
+
+
 def test_sources_and_counts_are_kept(exported):
     _, files = exported("json", "mlperf/resnet50_v15", settings={"batch": "1", "phase": "inference"})
     problems = json.loads(files["counts.json"])["problems"]
@@ -281,6 +336,7 @@ def test_lines_of_rocblas_and_hipblaslt(exported):
     made, files = exported("rocblas-bench", *words)
     assert "-f gemm_strided_batched_ex" in files["rocblas.sh"].decode()
     assert ["gemm m=2 n=2 k=2 a_t=0 b_t=0 forward tf32: rocblas-bench has no types for tf32"] == made.left_out
+    assert ["linear_3: rocblas-bench computes neither its bias nor its activation"] == made.remarks
 
 
 def test_chakra_is_read_by_protobuf_itself(exported):

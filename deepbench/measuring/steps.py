@@ -347,6 +347,8 @@ class Sampling:
     prepared: Prepared
     before: dict[str, Any] | None
     others: describe.OtherPrograms
+    outputs_are_shared: bool
+    """Whether all kernels write to the same outputs."""
 
     @classmethod
     def begin(cls, request: Request, buffers: Buffers, prepared: Prepared, first: FirstCall) -> Sampling:
@@ -358,7 +360,8 @@ class Sampling:
         sampler = Sampler(clock, request.sampling_rules, first.sample, prepared.loop, first.is_typical)
         if isinstance(prepared.timer, EventDeviceTimer):
             prepared.timer.settle()
-        return cls(sampler, request, prepared, before, first.others)
+        are_shared = _outputs_are_shared(request, buffers)
+        return cls(sampler, request, prepared, before, first.others, are_shared)
 
     def end(self, rivals_s: float = 0.0) -> Timing:
         """The samples; `rivals_s` are the CPU seconds of rivals since the beginning."""
@@ -374,7 +377,8 @@ class Sampling:
         # The timer of a device makes further calls, and so does the step that measures energy.
         is_counted = device is None and rules.energy_s is None
         calls = ((measurement["warm_up_calls"] or 0) + self.sampler.calls) // count if is_counted else None
-        valid = (op.is_idempotent(case) and self.prepared.kernels[0].repeats) or calls == 1
+        is_single = calls == 1 and not self.outputs_are_shared  # a call of each kernel adds to outputs that are shared
+        valid = (op.is_idempotent(case) and self.prepared.kernels[0].repeats) or is_single
         timing = timing_of(measurement, device, self.before, facts, self.request.rivals)
         return replace(timing, outputs_are_valid=valid, calls=calls, spent_s=self.sampler.spent_s)
 
@@ -449,7 +453,7 @@ def check_again(request: Request, buffers: Buffers, prepared: Prepared, timing: 
         for i in range(len(sets)):
             if (result := look(i, "after timing, ")).error is not None:
                 return result
-        if timing.calls == 1:
+        if timing.calls == 1 and not _outputs_are_shared(request, buffers):
             return result  # every call has been checked
     elif (missing := _missing_calls(request, buffers, prepared, timing)) is not None:
         return CheckResult(None, missing)
@@ -473,12 +477,16 @@ def check_again(request: Request, buffers: Buffers, prepared: Prepared, timing: 
     return next(iter(checked.values()))
 
 
+def _outputs_are_shared(request: Request, buffers: Buffers) -> bool:
+    """Whether all sets of buffers have the same outputs, as with `cache=weights`."""
+    first, others = buffers.sets[0], buffers.sets[1:]
+    return bool(others) and all(others[0][name] is first[name] for name in request.op.outputs if name in first)
+
+
 def _missing_calls(request: Request, buffers: Buffers, prepared: Prepared, timing: Timing) -> str | None:
     """Where outputs tell how many calls they contain: a sentence if these are not all that were timed."""
-    op, sets = request.op, buffers.sets
-    outputs = [name for name in op.outputs if name in sets[0]]
-    are_shared = len(sets) > 1 and all(sets[1][name] is sets[0][name] for name in outputs)
-    if not timing.calls or (are_shared and set(outputs) & set(prepared.kernels[0].private_buffers)):
+    op, sets, are_shared = request.op, buffers.sets, _outputs_are_shared(request, buffers)
+    if not timing.calls or (are_shared and set(op.outputs) & set(prepared.kernels[0].private_buffers)):
         return None
     calls = timing.calls * (len(sets) if are_shared else 1)
     drift = F32_ROUNDOFF * calls

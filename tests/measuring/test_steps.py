@@ -1,6 +1,7 @@
 """The steps of a measurement: what they find, refuse and warn of, and what a record keeps when one fails."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from deepbench.core.case import parse_case
 from deepbench.core.errors import OutOfMemory
 from deepbench.machine import describe
 from deepbench.measuring import steps, worker
+from deepbench.measuring.clock import Sample
 from deepbench.measuring.launch import Request
 from deepbench.plan.modes import QUICK
 
@@ -111,3 +113,21 @@ def test_a_table_of_which_the_same_rows_are_read_is_not_cold(monkeypatch):
 
     assert found.notes["buffer_bytes"] > steps.TIMES_CACHE * 2**16
     assert ["not_cold"] == [warning["code"] for warning in found.warnings]
+
+
+def test_a_single_turn_of_kernels_that_add_to_one_output_is_not_called_wrong(monkeypatch):
+    monkeypatch.setattr(describe, "cache_bytes", lambda: 2000)
+    case = parse_case("gemm m=20 n=3 k=10 forward f32 reference threads=1 cache=weights")
+    request = Request(case, 1, replace(QUICK.rules, first_call_counts_s=None, most_s=1e-9), 20.0)
+    buffers = steps.make_inputs(request)
+    prepared = steps.prepare(request, buffers)
+    first = steps.first_call(prepared, steps.open_library(request).others)
+    assert len(buffers.sets) > 4
+
+    typical = Sample(1.0, 1.0, 0, 0.0)
+    sampling = steps.Sampling.begin(request, buffers, prepared, replace(first, sample=typical, is_typical=True))
+    sampling.sampler.slice(0, None)
+    timing = sampling.end()
+
+    assert 1 == timing.calls
+    assert steps.check_again(request, buffers, prepared, timing).error is None

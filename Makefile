@@ -8,7 +8,7 @@ PYTEST = $(BIN)/python -m pytest -o cache_dir=.pytest_cache/$@
 tests = $(PYTEST) $(1) $(2) || $(PYTEST) $(1) --last-failed --last-failed-no-failures none
 
 .PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle \
-	test-runtimes test-sycl test-browser test-browser-setup test-slurm test-slurm-setup pictures gpu clean
+	test-runtimes test-simulators test-sycl test-browser test-browser-setup test-slurm test-slurm-setup pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -30,7 +30,7 @@ test: .venv/test
 
 # Everything. `.ci/run` leaves out what takes long: test-long, test-torch, applications and PaddlePaddle.
 test-all: check test test-long test-wheel test-hosts test-slurm test-torch test-browser test-paddle test-runtimes \
-	test-sycl test-applications
+	test-simulators test-sycl test-applications
 
 # Tests that take long: comparisons and budgets with real libraries, runs killed at many moments.
 test-long: .venv/test
@@ -86,6 +86,19 @@ test-runtimes: .venv/test
 test-sycl: .venv/test
 	$(PIP) 'onednn>=2026.1'
 	$(call tests,tests/backends -k onednn_sycl)
+
+# Problems and cycles in the real SCALE-Sim and ZigZag, each in an environment of its own, and models in LiteRT.
+test-simulators: .venv/test .venv/scalesim .venv/zigzag
+	$(PIP) ai-edge-litert
+	$(call tests,tests/simulators tests/formats -m 'simulators or not simulators' -k 'simulators or tflite')
+
+.venv/scalesim: .venv/created
+	@$(PYTHON) -m venv --clear $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check scalesim==3.0.0 'numpy<2.4'
+
+.venv/zigzag: .venv/created
+	@$(PYTHON) -m venv --clear $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check zigzag-dse==3.9.1 six
 
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's Chromium without windows, which takes half
 # the time, if no browser is installed and we are root.

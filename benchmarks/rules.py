@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks" / "rules"
 PAGE, PICTURE = ROOT / "docs" / "rules.md", ROOT / "docs" / "pictures" / "rules.svg"
 
-PAIR = re.compile(r"(?P<occasion>\d{8}-\d{4})-(?P<percent>\d+)\.a\.jsonl\.gz")
+PAIR = re.compile(r"(?P<occasion>\d{8}-\d{4}(?P<kind>busy|long)?)-(?P<percent>\d+)\.a\.jsonl\.gz")
 
 Side = Sequence[Measurement]
 """The processes of one build, in the order in which they ran."""
@@ -103,11 +103,11 @@ class Rule:
 
 OTHERS = (
     Rule("200 % of the previous run", "github-action-benchmark", "1", previous_point),
-    Rule("1.35 × the median, twice", "PyTorch's operator benchmarks", "8 and 2", twice_in_a_row),
+    Rule("1.35 × the median, twice", "PyTorch's operator benchmarks", "all and 2", twice_in_a_row),
     Rule("10 % and a t-test", "oneDNN on Arm", "5", ten_percent_and_t),
-    Rule("z-score above 5", "Conbench", "8 and 1", z_score),
+    Rule("z-score above 5", "Conbench", "all and 1", z_score),
     Rule("Mann–Whitney on samples", "TritonBench", "1", mann_whitney),
-    Rule("change points", "Apache Otava", "8", otava),
+    Rule("change points", "Apache Otava", "all", otava),
 )
 
 # Of our gate. 5 % is what it uses if nothing is said.
@@ -156,19 +156,21 @@ class Occasion:
     """One run of `rules_data.py`."""
 
     name: str
+    kind: str
+    """Empty, or `busy` or `long`."""
     pairs: Mapping[int, tuple[Results, Results]]
     """The files of both builds, by percentage."""
 
 
 def occasions(folder: Path) -> list[Occasion]:
     """All that a folder has."""
-    found: dict[str, dict[int, tuple[Results, Results]]] = {}
+    found: dict[tuple[str, str], dict[int, tuple[Results, Results]]] = {}
     for path in sorted(folder.glob("*.a.jsonl.gz")):
         if match := PAIR.fullmatch(path.name):
             other = path.with_name(path.name.replace(".a.", ".b."))
             pair = deepbench.load(path), deepbench.load(other)
-            found.setdefault(match["occasion"], {})[int(match["percent"])] = pair
-    return [Occasion(name, dict(sorted(pairs.items()))) for name, pairs in found.items()]
+            found.setdefault((match["occasion"], match["kind"] or ""), {})[int(match["percent"])] = pair
+    return [Occasion(name, kind, dict(sorted(pairs.items()))) for (name, kind), pairs in found.items()]
 
 
 def processes(results: Results) -> dict[str, list[Measurement]]:
@@ -187,7 +189,7 @@ def apply(pairs: Sequence[tuple[int, Results, Results]]) -> list[Row]:
         print("Otava's rule is left out; pip install apache-otava", file=sys.stderr)
     rules = [r for r in OTHERS if has_otava or r.alarms is not otava]
     rows = [Row(r.title, r.used_by, r.processes) for r in rules]
-    ours = [Row(f"turns, margin {100 * margin:g} %", "DeepBench", "8") for margin in MARGINS]
+    ours = [Row(f"turns, margin {100 * margin:g} %", "DeepBench", "all") for margin in MARGINS]
     for percent, a, b in pairs:
         old, new = processes(a), processes(b)
         for rule, row in zip(rules, rows, strict=True):
@@ -203,7 +205,7 @@ def apply(pairs: Sequence[tuple[int, Results, Results]]) -> list[Row]:
 
 def apply_metrics(pairs: Sequence[tuple[int, Results, Results]]) -> list[Row]:
     """Our gate on other times of the processes, with the margin that it has for them."""
-    rows = [Row(f"turns, {title}", "DeepBench", "8") for title in METRICS.values()]
+    rows = [Row(f"turns, {title}", "DeepBench", "all") for title in METRICS.values()]
     for percent, a, b in pairs:
         for metric, row in zip(METRICS, rows, strict=True):
             verdicts = [c.verdict for c in deepbench.gate(a, b, metric=metric).outcome.cases]
@@ -274,6 +276,26 @@ def picture(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
+def pairs_of(found: Sequence[Occasion], kind: str = "") -> list[tuple[int, Results, Results]]:
+    """The pairs that took turns on occasions of one kind, with their percentage."""
+    return [(p, a, b) for o in found if o.kind == kind for p, (a, b) in o.pairs.items()]
+
+
+def apart(found: Sequence[Occasion]) -> list[tuple[int, Results, Results]]:
+    """The first build of each comparison next to the second of each other one."""
+    usual = [(o, p) for o in found if not o.kind for p in o.pairs]
+    return [(p, o.pairs[q][0], other.pairs[p][1]) for (o, q), (other, p) in itertools.permutations(usual, 2)]
+
+
+def machine_of(found: Sequence[Occasion]) -> str:
+    """Where and when it was measured, in a sentence."""
+    heads = [a.header for o in found for a, _ in o.pairs.values()]
+    cpus = sorted({str(head["machine"]["cpu"]) for head in heads})
+    cores = sorted({str(head["machine"].get("cores_allowed")) for head in heads})
+    days = sorted({head["started"][:10] for head in heads})
+    return f"Measured on {' and '.join(cpus)}, {' and '.join(cores)} cores of a shared host, {' and '.join(days)}."
+
+
 def write(name: str, text: str) -> None:
     """Put a text between its marks in the page."""
     marks = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
@@ -295,23 +317,21 @@ def main() -> None:
         raise SystemExit(
             f"{arguments.folder} has no files such as 20261128-0600-5.a.jsonl.gz; rules_data.py makes them"
         )
-    pairs = [(p, a, b) for o in found for p, (a, b) in o.pairs.items()]
-    in_turn, metrics = apply(pairs), apply_metrics(pairs)
-    print(table(in_turn) + "\n\n" + table(metrics))
-    # The first build of one occasion next to the second of the following one.
-    apart = [
-        (p, first.pairs[p][0], second.pairs[p][1])
-        for first, second in itertools.pairwise(found)
-        for p in first.pairs.keys() & second.pairs.keys()
-    ]
-    one_by_one = apply(apart) if apart else []
-    print("\n" + (table(one_by_one) if one_by_one else "one occasion only: nothing to compare without turns"))
+    tables = {
+        "in turn": apply(pairs_of(found)),
+        "not in turn": apply(apart(found)),
+        "busy": apply(pairs_of(found, "busy")),
+        "longer": apply(pairs_of(found, "long")),
+        "other times": apply_metrics(pairs_of(found)),
+    }
+    for name, rows in tables.items():
+        print(f"{name}\n\n{table(rows)}\n" if rows[0].counts else f"{name}: no files\n")
     if arguments.write:
-        write("in turn", table(in_turn))
-        write("other times", table(metrics))
-        PICTURE.write_text(picture(in_turn), encoding="utf-8")
-        if one_by_one:
-            write("not in turn", table(one_by_one))
+        for name, rows in tables.items():
+            if rows[0].counts:
+                write(name, table(rows))
+        write("machine", machine_of(found))
+        PICTURE.write_text(picture(tables["in turn"]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.errors import BadInput, DeepBenchError
     from deepbench.fleets.api import fleet
-    from deepbench.networks.api import predict, scale, trace, what_if
+    from deepbench.networks.api import estimate, predict, scale, trace, what_if
 
 _PLACES = {
     "api.bisecting": ("bisect_versions",),
@@ -50,7 +50,7 @@ _PLACES = {
     "core.case": ("Case",),
     "core.errors": ("BadInput", "DeepBenchError"),
     "fleets.api": ("fleet",),
-    "networks.api": ("predict", "scale", "trace", "what_if"),
+    "networks.api": ("estimate", "predict", "scale", "trace", "what_if"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
@@ -69,6 +69,7 @@ __all__ = [
     "data",
     "describe_machine",
     "diagnose",
+    "estimate",
     "export",
     "export_problems",
     "fleet",

@@ -32,7 +32,9 @@ from tests.help import fork_server  # noqa: E402
 ROOT = Path(__file__).parent.parent
 
 # Tests with these markers run only if the expression after pytest's -m names the marker.
-OPT_IN = {name: f"make test-{name}" for name in ("long", "hosts", "slurm", "browser", "wheel", "applications")}
+OPT_IN = {
+    name: f"make test-{name}" for name in ("long", "hosts", "slurm", "browser", "wheel", "simulators", "applications")
+}
 
 # With these variables the four default libraries are missing. A run then has no peak to probe, which saves seconds.
 NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("AOCL", "MKL", "ONEDNN", "OPENBLAS")}

@@ -9,10 +9,7 @@ import click
 from deepbench.api.text import BadInput, count
 from deepbench.cli.options import choices_of, choosing_options, skip_damaged_option, whole
 from deepbench.cli.root import HELP, cli
-from deepbench.cli.streams import print_for_programs, say, warn
-
-# Lines about what was left out, or differs.
-MOST_LINES = 20
+from deepbench.cli.streams import print_for_programs, say, warn_each
 
 MOST_MULTIPLY_ADDS = 10**18
 
@@ -85,25 +82,17 @@ def export(
             raise BadInput(f"--to {to} writes a folder; name it: -o {to}")
         most = whole("--max-macs", max_macs, MOST_MULTIPLY_ADDS)
         made = exporting.prepare_problems(words, to, output, choices_of(filters), format_version, most)
-        _list("left out", made.left_out)
-        _list("differs", made.remarks)
+        warn_each("left out", made.left_out)
+        warn_each("differs", made.remarks)
         paths = exporting.write_problems(made, output)
         problems = len({layer.problem for layer in made.layers})
         say(f"wrote {count(problems, 'problem')} into {count(len(paths), 'file')} in {output}")
         return
     found = exporting.prepare(words, to, output, commit, branch, repository, skip_damaged)
-    _list("left out", found.left_out)
+    warn_each("left out", found.left_out)
     if output is None:
         print_for_programs(found.texts[""])
     else:
         paths = exporting.write(found, output)
         more = f" and {count(len(paths) - 1, 'more file')}" if len(paths) > 1 else ""
         say(f"wrote {paths[0]}{more}" if paths else "wrote nothing: all cases are left out")
-
-
-def _list(what: str, lines: list[str]) -> None:
-    """The first lines, and how many more there are."""
-    for line in lines[:MOST_LINES]:
-        warn(f"{what}: {line}")
-    if len(lines) > MOST_LINES:
-        warn(f"{what}: {len(lines) - MOST_LINES} more")

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import click
 
 from deepbench.api.text import command, count
 from deepbench.cli.root import HELP, cli
-from deepbench.cli.streams import say, warn
-
-# Lines about what was left out.
-MOST_LEFT_OUT = 20
+from deepbench.cli.streams import say, warn, warn_each
 
 
 @cli.command("import", context_settings=HELP, short_help="Convert results of other benchmark programs.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE|FOLDER")
 @click.option("--output", "-o", metavar="FILE", help="The result file (default: the name of FILE with .jsonl).")
 @click.option("--machine", metavar="TEXT", help="The machine, where the file does not name it.")
 @click.option("--library", metavar="TEXT", help='The library, such as "cuDNN 7.6", where the file does not name it.')
 @click.option("--backend", metavar="NAME", help="The name of that library in deepbench, such as cudnn.")
 @click.option("--threads", metavar="N", help="The number of threads, where the file does not say it.")
+@click.option("--problems", metavar="JSON", help="Simulators: the counts.json that deepbench export wrote.")
+@click.option("--clock", metavar="HZ", help="Simulators: cycles per second, such as 1GHz.")
 @click.option("--case", metavar="CASE", help="nvbench, pyperf: the case of a benchmark; {M} stands for its axis M.")
 def import_file(
     file: str,
@@ -29,9 +26,12 @@ def import_file(
     library: str | None,
     backend: str | None,
     threads: str | None,
+    problems: str | None,
+    clock: str | None,
     case: str | None,
 ) -> None:
-    """Read nccl-tests text or JSON, benchdnn lines, nvbench JSON, pyperf JSON, or output of the original DeepBench.
+    """Read nccl-tests text or JSON, benchdnn lines, nvbench JSON, pyperf JSON, output of the original DeepBench, or
+    what SCALE-Sim, ZigZag or Timeloop made of problems of deepbench export (a file, or a folder).
 
     The times become a result file for show, compare, report and site. They stay marked as unchecked.
 
@@ -39,6 +39,7 @@ def import_file(
     Examples:
       deepbench import nccl.json -o nccl.jsonl
       deepbench import gemm.txt --machine "NVIDIA V100" --library "cuBLAS 10.1"
+      deepbench import COMPUTE_REPORT.csv --problems scalesim/counts.json --clock 1GHz
       deepbench import bench.json --case "gemm m={M} n={N} k={K} f16 cublas"
     """
     from deepbench.api.filters import thread_count
@@ -46,15 +47,19 @@ def import_file(
 
     number = thread_count(threads) if threads else None
     target, imported, results = convert(
-        file, output, machine=machine, library=library, backend=backend, threads=number, case=case
+        file,
+        output,
+        machine=machine,
+        library=library,
+        backend=backend,
+        threads=number,
+        problems=problems,
+        clock=clock,
+        case=case,
     )
     for remark in imported.remarks:
         warn(remark)
-    left_out = Counter(imported.left_out)
-    for reason, times in list(left_out.items())[:MOST_LEFT_OUT]:
-        warn(f"left out: {reason}{f' ({times} times)' if times > 1 else ''}")
-    if len(left_out) > MOST_LEFT_OUT:
-        warn(f"left out: {len(left_out) - MOST_LEFT_OUT} more")
+    warn_each("left out", imported.left_out)
     timeless = sum(not entry.processes_s for entry in imported.cases)
     without = f" ({timeless} without a time)" if timeless else ""
     results_text = f"{count(results, 'result')} of {imported.program}{without}"

@@ -11,6 +11,8 @@ import io
 import os
 import select
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from deepbench.api.text import printable, printable_lines
@@ -95,6 +97,19 @@ def exit_code(code: int) -> int:
 def warn(sentence: str) -> None:
     """One line on standard error."""
     print(f"deepbench: {printable(sentence)}", file=sys.stderr)
+
+
+# More sentences of one kind than this are not read.
+MOST_WARNINGS = 20
+
+
+def warn_each(what: str, sentences: Iterable[str]) -> None:
+    """A line for each of many sentences on standard error, each once, and how many more there are."""
+    times = Counter(sentences)
+    for sentence, number in list(times.items())[:MOST_WARNINGS]:
+        warn(f"{what}: {sentence}{f' ({number} times)' if number > 1 else ''}")
+    if len(times) > MOST_WARNINGS:
+        warn(f"{what}: {len(times) - MOST_WARNINGS} more")
 
 
 def say(text: str) -> None:

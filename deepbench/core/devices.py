@@ -2,6 +2,7 @@
 
     cpu            the processors of this machine, also where a generic interface such as PJRT reaches them
     cuda, hip, xpu a GPU of NVIDIA, AMD or Intel; `cuda:1` is the second one that this process sees
+    simulated      hardware of which a simulator or a model says the times
     pjrt:tpu       a device that only one backend reaches: the backend, and what the device calls itself
 
 Cases compete only on devices of one name. So hardware that several libraries reach has one name in all of them: the
@@ -18,6 +19,9 @@ from deepbench.core.aliases import did_you_mean
 from deepbench.core.errors import BadInput, shorten
 
 CPU, XPU = "cpu", "xpu"
+
+# What no library reaches: hardware of which a simulator or a model says the times. Its backend has the same name.
+SIMULATED = "simulated"
 
 # Devices that libraries of several makers reach, and how interfaces call them.
 SHARED = {"cpu": CPU, "host": CPU, "cuda": "cuda", "hip": "hip", "rocm": "hip", "xpu": XPU}

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from deepbench.core import registry
+from deepbench.core import registry, units
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.case import Case, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
@@ -34,6 +34,9 @@ from deepbench.results.schema import schema_error
 # Outputs of programs that measure all suites have some 100 kB and some thousand cases.
 LARGEST_BYTES = 8 * 2**20
 MOST_CASES = 10_000
+
+# Of a folder: the reports of a simulator about each layer.
+MOST_FILES, LARGEST_FOLDER_BYTES = 20_000, 64 * 2**20
 MOST_TIMES = 500_000
 
 # Of programs that write lines of text; the longest of real outputs have some hundreds of characters.
@@ -58,6 +61,12 @@ class ImportOptions:
     """Threads of the library; None: not given, and counted as one."""
     case: str | None = None
     """A template for programs that do not know operations: `{M}` stands for the value of axis M."""
+    problems: str | None = None
+    """Of simulators: the text of the counts.json of the export that they simulated."""
+    clock_hz: float | None = None
+    """Of simulators: how many cycles a second has."""
+    path: str = ""
+    """Of the file; layers may be called after it."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,8 @@ class ImportedCase:
     """The suites of the original that the program ran, if the file says so; otherwise all are considered."""
     name: str | None = None
     """What the file calls it, where that is not the text of the case."""
+    sources: Sequence[Source] | None = None
+    """The rows of suites that ask for it. None: those of the original's suites with this problem."""
 
 
 class _Few(list[Any]):
@@ -227,10 +238,49 @@ def read(text: str, options: ImportOptions) -> ImportedFile:
     return imported
 
 
+def read_folder(folder: Path, options: ImportOptions) -> ImportedFile:
+    """The cases in a folder where a simulator wrote one file for each layer; others in it do not count."""
+    from deepbench.formats._simulated import SimulatorFormat
+
+    known = [found for found in formats().values() if isinstance(found, SimulatorFormat)]
+    texts: dict[str, dict[str, str]] = {}
+    size = 0
+    for number, path in enumerate(sorted(folder.rglob("*")), 1):
+        if number > MOST_FILES:
+            raise BadInput(f"{folder} has more than {MOST_FILES} files; at most so many are imported at once")
+        for found in known:
+            if path.name.endswith(found.suffixes) and path.is_file():
+                text = plain_lines(read_text(path, LARGEST_BYTES, "a file that another program wrote"))
+                size += len(text)
+                if size > LARGEST_FOLDER_BYTES:
+                    raise BadInput(f"the files in {folder} have more than {units.data_bytes(LARGEST_FOLDER_BYTES)}")
+                if found.matches(text):
+                    texts.setdefault(found.name, {})[path.relative_to(folder).as_posix()] = text
+    if len(texts) != 1:
+        names = ", ".join(f"{found.name} ({found.about})" for found in known)
+        what = f"results of {' and of '.join(texts)}; import them one by one" if texts else "no results of a simulator"
+        raise BadInput(f"{folder} has {what}. In a folder, deepbench reads {names}")
+    ((name, files),) = texts.items()
+    (simulator,) = [found for found in known if found.name == name]
+    try:
+        return simulator.read_files(files, options)
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        raise BadInput(f"{name}: a file is damaged ({type(error).__name__})") from None
+
+
 def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[ImportedFile, int]:
     """Convert a file of another program to the new result file `target`. The contents, and the number of cases."""
-    imported = read(read_text(path, LARGEST_BYTES, "a file that another program wrote"), options)
-    header, records = to_results(imported, options, ["import", path.name])
+    options = replace(options, path=path.name)
+    if path.is_dir():
+        imported = read_folder(path, options)
+    else:
+        imported = read(read_text(path, LARGEST_BYTES, "a file that another program wrote"), options)
+    return imported, store(imported, target, options, ["import", path.name])
+
+
+def store(imported: ImportedFile, target: Path, options: ImportOptions, command: Sequence[str]) -> int:
+    """Write the new result file `target`; the number of cases."""
+    header, records = to_results(imported, options, command)
     with closing(Store.create(target, header)) as store:
         try:
             for record in records:
@@ -240,7 +290,7 @@ def import_file(path: Path, target: Path, options: ImportOptions) -> tuple[Impor
             if isinstance(error, BadInput):
                 raise BadInput(f"cannot write all of {target}, so it was removed; free some space") from None
             raise
-    return imported, len({record["case"] for record in records})
+    return len({record["case"] for record in records})
 
 
 def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence[str]) -> tuple[Header, list[Record]]:
@@ -282,7 +332,7 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
     for entry, case in cases:
         for number, samples in enumerate(entry.processes_s or [[]], 1):
             record: Record = sanitized(_record(entry, case, samples, number, library, imported.program))
-            record["sources"] = sources.of(entry, case)
+            record["sources"] = sources.of(entry, case) if entry.sources is None else sanitized([*entry.sources])
             if error := schema_error(record):
                 imported.left_out.append(f"{case.text}: {error}")
             else:

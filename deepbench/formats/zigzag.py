@@ -1,7 +1,8 @@
 """ZigZag 3: products and convolutions as a list of layers in YAML.
 
 A product is `O[d][k]+=I[d][c]*W[c][k]`, with the letters that its stock mappings know; batches and steps are several
-runs of a layer, as counts.json says. Layers do not feed each other. Bits are those of the types of the problem.
+runs of a layer, as counts.json says. Layers do not feed each other. Bits are those of the types of the problem, but sums
+of 8-bit operands have 16, as in ZigZag's own designs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from deepbench.formats._problems import (
 )
 from deepbench.ops.conv.problem import Conv
 from deepbench.plan.problems import ExportedProblem
+
+# Of partial sums and results of 8-bit operands. 32 bits do not fit into the registers of ZigZag's own designs.
+SUM_OF_8_BITS = 16
 
 LAYER = re.compile(r"name: (\w+)\n(?:  .*\n)*?  loop_sizes: \[([\d, ]+)\]")
 
@@ -74,7 +78,8 @@ def _layer(
 ) -> list[str]:
     types, result = problem.case.precision, problem.case.operation.result_type(problem.case)
     bits = {"W": types.weights, "I": types.data, "O": types.accumulate, "O_final": result}
-    precision = ", ".join(f"{operand}: {BITS[kind]}" for operand, kind in bits.items())
+    widest = SUM_OF_8_BITS if BITS[types.data] == 8 else max(BITS.values())
+    precision = ", ".join(f"{operand}: {min(widest, BITS[kind])}" for operand, kind in bits.items())
     return [
         f"- id: {number}",
         f"  name: {name}",

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from deepbench.api.comparing import Source, opened
+from deepbench.api.filters import Filters, What, make_choices, words_of
 from deepbench.api.measuring import temporary_path
-from deepbench.api.results import Results
+from deepbench.api.results import Results, load_kernels
 from deepbench.core.errors import BadInput, shorten
 from deepbench.core.kinds import wing
 from deepbench.reporting.output import Report, json_text
 from deepbench.reporting.progress import shown
 
 if TYPE_CHECKING:
+    from deepbench.api.filters import Choices
     from deepbench.core.progress import Progress
+    from deepbench.formats import ImportedFile
     from deepbench.judge.devices import DeviceScaling
     from deepbench.networks.predictions.runner import StepRequest
     from deepbench.networks.reporting.predictions import Predicted as Predicted
@@ -313,6 +316,39 @@ def scale(results: Source, *, ranks: Sequence[int] = (), model: str | None = Non
     if not table.rows:
         raise BadInput(f"{loaded.path} gives no model: {table.notes[0]}")
     return Scaled(table)
+
+
+def estimate(
+    what: What | Iterable[What],
+    hardware: str | Path,
+    output: str | Path | None = None,
+    **filters: Unpack[Filters],
+) -> Results:
+    """Estimate the times of problems on hardware that is only described, and load the result file.
+
+    Args:
+        what: a suite, a file of problems, a traced network, a case, or several.
+        hardware: a file of hardware (`docs/what-if.md`), or a GPU with a data sheet, such as `h100_sxm`.
+        output: the result file, which must not exist; None: the name of `hardware` with `.jsonl`, in this folder.
+        filters: those of `cases`; libraries, threads and devices do not matter.
+
+    The times are those of the model without fitted constants, and stay marked as simulated.
+    """
+    return load_kernels(estimated(words_of(what), hardware, output, make_choices(**filters))[0])
+
+
+def estimated(
+    words: Sequence[str], hardware: str | Path, output: str | Path | None, choices: Choices
+) -> tuple[Path, ImportedFile, int]:
+    """As `estimate`; returns the result file, what was left out and why, and the number of results."""
+    from deepbench import formats
+    from deepbench.networks.what_if import estimates
+    from deepbench.plan.problems import exported_problems
+
+    machine = _hardware(hardware)
+    target = Path(output) if output else Path(f"{Path(hardware).stem}.jsonl")
+    found = estimates.estimated(exported_problems(words, choices), machine)
+    return target, found, formats.store(found, target, formats.ImportOptions(), ["estimate", *words])
 
 
 def what_if(

@@ -9,6 +9,7 @@ from functools import cached_property
 from statistics import median
 
 from deepbench.core import stats, units
+from deepbench.core.devices import SIMULATED
 from deepbench.results.record import MEASURED, GroupFacts, Measurement, Record, RecordWarning, SustainedLoad
 from deepbench.results.work import Work, by_case
 
@@ -101,6 +102,11 @@ class Summary:
         """The program that measured it, if that was not DeepBench."""
         program = self.record["notes"].get("imported_from")
         return program if isinstance(program, str) else None
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a simulator or a model says its time, and nothing was measured."""
+        return self.record["backend"] == SIMULATED
 
     @property
     def is_ranked(self) -> bool:

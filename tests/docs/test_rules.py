@@ -50,7 +50,7 @@ def test_files_are_put_together(folder):
 def test_all_rules_find_three_times_the_time_and_call_nothing_else(folder):
     rules = benchmark("rules")
     rows = rules.apply(pairs(rules.occasions(folder)))
-    assert {"5", "1", "8", "8 and 2", "8 and 1"} >= {r.processes for r in rows}
+    assert {"5", "1", "all", "all and 2", "all and 1"} >= {r.processes for r in rows}
     for row in rows:
         if row.title != "Mann–Whitney on samples":
             assert 0 == row.counts[0].alarms, row.title
@@ -81,3 +81,24 @@ def test_a_folder_without_files_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["rules.py", str(tmp_path)])
     with pytest.raises(SystemExit, match=r"rules_data\.py makes them"):
         benchmark("rules").main()
+
+
+def test_sides_that_did_not_take_turns_are_put_together(folder):
+    rules = benchmark("rules")
+    found = rules.occasions(folder)
+    apart = rules.apart(found)
+    count = len(found) * len(PERCENTS)
+    assert count * (count - 1) == len(apart)
+    assert all(a.file is not b.file for _, a, b in apart)
+
+
+def test_busy_occasions_are_a_table_of_their_own(folder):
+    rules = benchmark("rules")
+    for side in "ab":
+        path = folder / f"20261121-0600-0.{side}.jsonl.gz"
+        path.rename(folder / f"20261121-0900busy-0.{side}.jsonl.gz")
+    found = rules.occasions(folder)
+    assert [0] == [p for p, _, _ in rules.pairs_of(found, "busy")]
+    assert 5 == len(rules.pairs_of(found))
+    assert [] == rules.pairs_of(found, "long")
+    assert "2026-11-21 and 2026-11-22" in rules.machine_of(found)

@@ -258,6 +258,10 @@ _WORDS = {
     "call_s": "the cost of a call",
     "operator_s": "the cost of an operator",
     "units": "the number of units",
+    "rows": "the rows of the array",
+    "columns": "the columns of the array",
+    "count": "the number of arrays",
+    "clock_hz": "the clock of the array",
 }
 
 

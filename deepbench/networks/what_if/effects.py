@@ -261,7 +261,7 @@ def sensitivity(application: ModelledApplication, model: TimeModel, knobs: Seque
     for name in knobs or useful_knobs(application, model):
         is_cost = is_fixed_cost(name)
         twice = Change((Knob.parse(f"{name}{'/' if is_cost else '*'}{TWICE:g}"),))
-        is_size = name.endswith(".bytes") or name == "units"
+        is_size = name.endswith((".bytes", ".rows", ".columns", ".count")) or name == "units"
         elasticity = None if is_size else _elasticity(application, model, name)
         found.append(KnobSensitivity(name, elasticity, what_if(application, model, twice)))
     return sorted(found, key=lambda s: s.twice.ratio.value)

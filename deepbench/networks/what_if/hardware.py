@@ -21,8 +21,16 @@
     call_s = 5e-6                       # the fixed cost of a call or a launch
     operator_s = 3e-6                   # what a framework adds to each operator
 
+    [array]                             # instead of units: products are computed by a systolic array
+    rows = 128
+    columns = 128
+    dataflow = "ws"                     # what stays in place: weights ("ws"), inputs ("is") or outputs ("os")
+    clock_hz = 940e6                    # optional; without [peak], it gives the peak of every precision
+    count = 1                           # optional: equal arrays
+
 All values are in SI units without prefixes. What is unknown is absent. `units` and `tiles` add the occupancy: work is
-dealt out to units in tiles, such as [128, 64] elements of a product.
+dealt out to units in tiles, such as [128, 64] elements of a product. With `array`, the time of computing a product is
+that of a systolic array (`systolic.py`).
 """
 
 from __future__ import annotations
@@ -45,6 +53,7 @@ from deepbench.core.toml import parse_toml
 from deepbench.judge.limits import Limits
 from deepbench.networks.traces.trace import quoted
 from deepbench.networks.what_if.knobs import Knob
+from deepbench.networks.what_if.systolic import Dataflow, SystolicArray
 from deepbench.results.peaks import F32
 
 SCHEMA = "deepbench-hardware/1"
@@ -54,6 +63,8 @@ Origin = Literal["measured", "datasheet", "hypothetical"]
 # A file of hardware has some dozens of lines.
 MOST_BYTES = 2**18
 MOST_LEVELS, MOST_TILES = 16, 64
+MOST_SIDE = 2**16
+"""Rows, columns and number of arrays."""
 MOST_TEXT = 2000
 
 # Larger and smaller values are no machine.
@@ -61,6 +72,9 @@ LARGEST, SMALLEST = 1e24, 1e-15
 
 # The values of a level of memory, in the order of the class.
 LEVEL_VALUES = ("bytes", "bytes_per_s", "gather_bytes")
+
+# The values of an array, those that may be absent last. The peak rates are proportional to each.
+ARRAY_VALUES = ("rows", "columns", "count", "clock_hz")
 
 # The word of a knob that means every level or precision, and what the main memory of a measured machine is called.
 ALL, MAIN = "all", "main"
@@ -107,6 +121,8 @@ class Hardware:
     """How many tiles are computed at the same time."""
     tiles: tuple[tuple[int, int], ...] = ()
     """Shapes of tiles that a library may choose from: rows and columns of a product."""
+    array: SystolicArray | None = None
+    """What computes products, at the peak rates when it is full. None: something else."""
     source: str = ""
     """Where the values come from."""
     threads: int | None = None
@@ -213,6 +229,9 @@ class Hardware:
             lines += ["", "[[memory]]", f"name = {quoted(level.name)}", *_values(level, *LEVEL_VALUES)]
         overhead = _values(self.overhead, *(f.name for f in fields(Overhead)))
         lines += ["", "[overhead]", *overhead] if overhead else []
+        if self.array is not None:
+            dataflow = f"dataflow = {quoted(self.array.dataflow)}"
+            lines += ["", "[array]", dataflow, *_values(self.array, *ARRAY_VALUES)]
         return "\n".join([*lines, ""])
 
     def values(self) -> dict[str, Any]:
@@ -241,7 +260,9 @@ class Hardware:
         for level in self.memory:
             names += [f"memory.{level.name}.{value}" for value in ("bytes_per_s", "bytes") if getattr(level, value)]
         names += [f"overhead.{f.name}" for f in fields(Overhead) if getattr(self.overhead, f.name) is not None]
-        return (*names, *["units"] * (self.units is not None))
+        names += ["units"] * (self.units is not None)
+        found = ARRAY_VALUES if self.array is not None else ()
+        return (*names, *(f"array.{value}" for value in found if getattr(self.array, value) is not None))
 
     def changed(self, *knobs: Knob) -> Hardware:
         """This hardware after a change; `BadInput` where a knob sets a value that is unknown before it.
@@ -291,6 +312,8 @@ class Hardware:
                 if self.units is None and knob.how != "=":
                     raise _unknown(self.name, "units")
                 return replace(self, units=max(1, round(_bounded(knob, self.units or 1))))
+            case ("array", "rows" | "columns" | "count" | "clock_hz" as value):
+                return self._with_array(knob, value)
         known = [*self.knobs, "memory.bytes_per_s", "memory.all.bytes_per_s", "peak"]
         hint = did_you_mean(".".join(knob.path), known)
         raise BadInput(
@@ -308,6 +331,16 @@ class Hardware:
                 level = replace(level, bytes=new) if value == "bytes" else replace(level, bytes_per_s=new)
             levels.append(level)
         return replace(self, memory=tuple(levels))
+
+    def _with_array(self, knob: Knob, value: str) -> Hardware:
+        """A larger or faster array has higher peaks. Only whole rows, columns and arrays exist."""
+        old = getattr(self.array, value, None)
+        if self.array is None or old is None:
+            raise _unknown(self.name, f"array.{value}")
+        new = _bounded(knob, float(old))
+        new = new if value == "clock_hz" else float(min(MOST_SIDE, max(1, round(new))))
+        peak = {name: rate * new / old for name, rate in self.peak.items()}
+        return replace(self, peak=peak, array=replace(self.array, **{value: type(old)(new)}))
 
     def _with_overhead(self, knob: Knob, *values: str) -> Hardware:
         changed = {value: _bounded(knob, getattr(self.overhead, value) or 1.0) for value in values}
@@ -359,9 +392,15 @@ class _Reader:
         # Remarks are about measured values only, and not in a file.
         known = ("schema", *(f.name for f in fields(Hardware) if f.name != "remarks"))
         refuse_unknown(map(printable, table), known, f"{self.named}: the file has no")
-        missing = [name for name in ("name", "origin", "peak", "memory") if name not in table]
+        array = self.array(table["array"]) if "array" in table else None
+        has_clock = array is not None and array.clock_hz is not None
+        needed = ("name", "origin", *["peak"] * (not has_clock), "memory")
+        missing = [name for name in needed if name not in table]
         if missing:
-            raise BadInput(f"{self.named} has no {missing[0]}; a file of hardware has name, origin, peak and memory")
+            clock = "; with array.clock_hz it needs no peak" if missing[0] == "peak" else ""
+            raise BadInput(
+                f"{self.named} has no {missing[0]}; a file of hardware has name, origin, peak and memory{clock}"
+            )
         origin = table["origin"]
         if origin not in get_args(Origin):
             choices = ", ".join(get_args(Origin))
@@ -369,11 +408,12 @@ class _Reader:
         return Hardware(
             name=self.text(table, "name"),
             origin=cast(Origin, origin),
-            peak=self.peak(table["peak"]),
+            peak=self.peak(table["peak"]) if "peak" in table else _peak_of_array(array),
             memory=self.memory(table["memory"]),
             overhead=self.overhead(table.get("overhead", {})),
             units=self.whole(table, "units"),
             tiles=self.tiles(table.get("tiles", [])),
+            array=array,
             source=self.text(table, "source") if "source" in table else "",
             threads=self.whole(table, "threads"),
             device=self.text(table, "device") if "device" in table else None,
@@ -454,6 +494,24 @@ class _Reader:
         refuse_unknown(map(printable, table), [f.name for f in fields(Overhead)], f"{self.named}: overhead has no")
         return Overhead(**{name: self.number(cost, f"overhead.{name}") for name, cost in table.items()})
 
+    def array(self, value: object) -> SystolicArray:
+        table = self.table(value, "array")
+        refuse_unknown(map(printable, table), ("dataflow", *ARRAY_VALUES), f"{self.named}: array has no")
+        found = {name: self.side(table.get(name, 1 if name == "count" else None), name) for name in ARRAY_VALUES[:3]}
+        dataflow = table.get("dataflow")
+        if dataflow not in get_args(Dataflow):
+            choices = "ws (weights stay in place), is (inputs) or os (outputs)"
+            raise BadInput(f"{self.named}: array.dataflow is {choices}, found {shorten(repr(dataflow))}")
+        clock_hz = self.number(table["clock_hz"], "array.clock_hz") if "clock_hz" in table else None
+        return SystolicArray(**found, dataflow=cast(Dataflow, dataflow), clock_hz=clock_hz)
+
+    def side(self, value: object, name: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_SIDE:
+            raise BadInput(
+                f"{self.named}: array.{name} must be a whole number from 1 to {MOST_SIDE}, found {shorten(repr(value))}"
+            )
+        return value
+
     def tiles(self, value: object) -> tuple[tuple[int, int], ...]:
         if not isinstance(value, list) or len(value) > MOST_TILES or not all(map(_is_tile, value)):
             raise BadInput(
@@ -461,6 +519,13 @@ class _Reader:
                 f"found {shorten(repr(value))}"
             )
         return tuple((int(rows), int(columns)) for rows, columns in value)
+
+
+def _peak_of_array(array: SystolicArray | None) -> dict[str, float]:
+    """Two operations per multiplier and cycle, in every precision."""
+    assert array is not None, "only an array has a clock"
+    assert array.clock_hz is not None, "only a clock gives a peak"
+    return dict.fromkeys(PRECISIONS, array.flop_per_cycle * array.clock_hz)
 
 
 def _is_tile(value: object) -> bool:

@@ -5,6 +5,7 @@
     memory.L2.bytes*2      one level, by its name; its capacity
     memory.all.bytes_per_s*2   every level
     units*2                the cores of a CPU, or the multiprocessors of a GPU
+    array.rows*2           of a systolic array: also columns, count and clock_hz; peaks grow with it
     overhead.call_s/2      the fixed cost of a call or a launch
     time.onednn/2 where n<=8   the kernels of a library, or of an operation, whose sizes fulfil all conditions
 

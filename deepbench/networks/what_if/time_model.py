@@ -13,6 +13,8 @@ CACM 2009).
 k), and the units compute tiles in waves. The occupancy is the useful part of the arithmetic that fits into these waves,
 times the efficiency of the tile. The tile and the parts with the shortest time count.
 
+**A systolic array** (`systolic.py`), where the hardware has one, gives the time of computing products instead.
+
 The constants of an operation, direction and precision on a library minimise the mean relative error. They are
 cross-validated: the times of each fifth of the problems are predicted with constants of the other four fifths, and
 these errors go into every interval.
@@ -233,7 +235,10 @@ def roofs(demand: Demand, hardware: Hardware) -> list[Roof]:
     peak = hardware.peak_of(peak_name(demand.case))
     compute_s = demand.flop / peak if peak else 0.0
     ways, product = [(1.0, 0.0)], product_of(demand.case)
-    if product is not None and hardware.units is not None:
+    if hardware.array is not None and demand.case is not None and peak:
+        products = demand.case.operation.matrix_products(demand.case)
+        compute_s = hardware.array.seconds(products, peak) if products else compute_s
+    elif product is not None and hardware.units is not None:
         ways = list(ways_of(product, hardware.units, hardware.tiles or TILES))
     found = []
     for occupancy, extra in ways:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from deepbench.core import registry, units
 from deepbench.core.aliases import did_you_mean
@@ -132,6 +132,8 @@ class Format(ABC):
     """The program."""
     about: str
     """Which of its outputs."""
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """Of its files, where a folder has one for each layer or case; empty: a file has everything."""
 
     @abstractmethod
     def matches(self, text: str) -> bool:
@@ -140,6 +142,10 @@ class Format(ABC):
     @abstractmethod
     def read(self, text: str, options: ImportOptions) -> ImportedFile:
         """The cases in the text; `BadInput` if it lacks something that `options` can provide."""
+
+    def read_files(self, texts: Mapping[str, str], options: ImportOptions) -> ImportedFile:
+        """The cases in the files of a folder, by path."""
+        raise BadInput(f"{self.name} has all cases in one file; name it")
 
 
 @dataclass(frozen=True)
@@ -240,9 +246,7 @@ def read(text: str, options: ImportOptions) -> ImportedFile:
 
 def read_folder(folder: Path, options: ImportOptions) -> ImportedFile:
     """The cases in a folder where a simulator wrote one file for each layer; others in it do not count."""
-    from deepbench.formats._simulated import SimulatorFormat
-
-    known = [found for found in formats().values() if isinstance(found, SimulatorFormat)]
+    known = [found for found in formats().values() if found.suffixes]
     texts: dict[str, dict[str, str]] = {}
     size = 0
     for number, path in enumerate(sorted(folder.rglob("*")), 1):

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from deepbench.core.devices import SIMULATED
 from deepbench.core.errors import BadInput, shorten
@@ -33,9 +33,6 @@ class CountedProblem:
 
 class SimulatorFormat(Format):
     """Results of one simulator. Subclass it, and end the file with `FORMAT = MyFormat()`."""
-
-    suffixes: ClassVar[tuple[str, ...]]
-    """Of its files, where there is one for each layer, in a folder."""
 
     @abstractmethod
     def cycles(self, texts: Mapping[str, str], layers: list[str]) -> dict[str, float]:

@@ -37,7 +37,7 @@ DEVIATIONS = 4.0
 
 
 @dataclass
-class Model:
+class TfliteModel:
     """A graph of one or two operators."""
 
     tensors: list[Table] = field(default_factory=list)
@@ -73,13 +73,9 @@ class Model:
         codes = list(dict.fromkeys(code for code, _ in self.operators))
         # The older field for the operator has one byte; 127 says that the newer one counts.
         listed = [{0: Number("b", min(c, 127)), 2: Number("i", VERSIONS[c]), 3: Number("i", c)} for c in codes]
-        graph = {
-            0: self.tensors,
-            1: Numbers("i", list(inputs)),
-            2: Numbers("i", [output]),
-            3: [{0: Number("I", codes.index(code)), **operator} for code, operator in self.operators],
-        }
-        root = {0: Number("I", SCHEMA), 1: listed, 2: [graph], 3: text("deepbench"), 4: self.buffers}
+        operators: list[Table] = [{0: Number("I", codes.index(code)), **rest} for code, rest in self.operators]
+        graph: Table = {0: self.tensors, 1: Numbers("i", list(inputs)), 2: Numbers("i", [output]), 3: operators}
+        root: Table = {0: Number("I", SCHEMA), 1: listed, 2: [graph], 3: text("deepbench"), 4: self.buffers}
         return written(root, IDENTIFIER)
 
 
@@ -155,7 +151,7 @@ def fully_connected(problem: ExportedProblem) -> bytes:
     is_small = case.precision.name == "i8"
     is_by_rows = case.op == "linear" or p.a_t == 1  # otherwise by columns, which is k × m as an array
     weights = arrays["a"] if is_by_rows else arrays["a"].T
-    one, model = (1.0 if is_small else None), Model()
+    one, model = (1.0 if is_small else None), TfliteModel()
     data = "int8" if is_small else "float32"
     x = model.tensor("x", (p.n, p.k), data, one)
     inputs = [x, model.constant("w", np.ascontiguousarray(weights), one)]
@@ -172,7 +168,7 @@ def batched(problem: ExportedProblem) -> bytes:
     p = problem.case.problem
     if problem.case.precision.name != "f32":
         raise Unsupported("batches of products are written in f32")
-    model = Model()
+    model = TfliteModel()
     a, b = model.tensor("a", (p.batch, p.n, p.k), "float32"), model.tensor("b", (p.batch, p.k, p.m), "float32")
     y = model.tensor("y", (p.batch, p.n, p.m), "float32")
     model.add(BATCH_MATMUL, [a, b], y, {0: Number("B", 0), 1: Number("B", 0)})
@@ -191,7 +187,7 @@ def convolution(problem: ExportedProblem) -> bytes:
     is_small = case.precision.name == "i8"
     if is_small and arrays["x"].dtype.name != "int8":
         raise Unsupported("models have signed data of 8 bits")
-    one, model, data = (1.0 if is_small else None), Model(), "int8" if is_small else "float32"
+    one, model, data = (1.0 if is_small else None), TfliteModel(), "int8" if is_small else "float32"
     is_depthwise = p.groups == p.c > 1
     filters = arrays["w"] if case.settings["layout"] == "nhwc" else np.moveaxis(arrays["w"], 1, -1)
     if is_depthwise:  # k × r × s × 1 becomes 1 × r × s × k

@@ -1,8 +1,8 @@
 """ZigZag 3: products and convolutions as a list of layers in YAML.
 
 A product is `O[d][k]+=I[d][c]*W[c][k]`, with the letters that its stock mappings know; batches and steps are several
-runs of a layer, as counts.json says. Layers do not feed each other. Bits are those of the types of the problem, but sums
-of 8-bit operands have 16, as in ZigZag's own designs.
+runs of a layer, as counts.json says. Layers do not feed each other. Bits are those of the types of the problem, but
+sums of 8-bit operands have 16, as in ZigZag's own designs.
 """
 
 from __future__ import annotations

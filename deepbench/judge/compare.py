@@ -122,6 +122,11 @@ class ComparedCase:
         return None
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether nobody measured one of the sides."""
+        return self.a.is_simulated or self.b.is_simulated
+
+    @property
     def imported(self) -> str | None:
         """The program that measured a side, if that was not DeepBench."""
         return self.a.imported or self.b.imported

@@ -324,7 +324,8 @@ def _needs(undecided: Sequence[ComparedCase]) -> list[str]:
         ROUNDS: f"more rounds ({total}; {_rounds_command(by_need.get(ROUNDS, []))})",
         IN_TURN: "both sides in turn (run --against)",
         QUIET_MACHINE: "a quiet machine",
-        IMPORTED: "a measurement by DeepBench on both sides, or by pyperf with more processes",
+        IMPORTED: "a measurement by DeepBench on both sides"
+        + ("" if any(c.is_simulated for c in by_need.get(IMPORTED, [])) else ", or by pyperf with more processes"),
     }
     return [f"{len(by_need[need])} need {text}" for need, text in texts.items() if need in by_need]
 
@@ -441,8 +442,12 @@ def _advice(comparison: Comparison) -> list[str]:
     if imported := by_advice.get(IMPORTED):
         programs = " and ".join(sorted({c.imported or "" for c in imported}))
         lines.append(
-            f"imported: {_cases(imported)} came from {programs}, and an imported file has one process per case, unless "
-            "pyperf wrote it. Measure both sides with DeepBench (deepbench run), or with more processes of pyperf."
+            f"imported: the times of {_cases(imported)} were simulated ({programs}). They have no interval, so nothing "
+            "is decided; deepbench rank compares the networks."
+            if any(c.is_simulated for c in imported)
+            else f"imported: {_cases(imported)} came from {programs}, and an imported file has one process per case, "
+            "unless pyperf wrote it. Measure both sides with DeepBench (deepbench run), or with more processes of "
+            "pyperf."
         )
     return lines
 

@@ -250,7 +250,7 @@ def _source_notes(s: Summary) -> list[Note]:
     notes += [FITTED] * any(is_fitted(source) for source in sources)
     if s.imported:
         unchecked = ", unchecked" if s.status == "unchecked" else ""
-        mark = Note("simulated", f"simulated by {s.imported}") if s.is_simulated else None
+        mark = Note("simulated", f"simulated ({s.imported})") if s.is_simulated else None
         notes.append(mark or Note("imported", f"from {s.imported}{unchecked}"))
         notes += _published_notes(s)
     return notes

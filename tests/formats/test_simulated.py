@@ -2,12 +2,15 @@
 
 import json
 import math
+import re
 
 import pytest
 
 import deepbench
 from deepbench.core.errors import BadInput
+from deepbench.core.lowering import MatrixProduct
 from deepbench.networks.what_if.hardware import Hardware
+from tests.conftest import ROOT, run_command
 from tests.networks.test_systolic import TEXT
 
 WORDS = ["gemm m=20 n=30 k=40 f32", "gemm m=7 n=8 k=9 f32", "recurrent cell=lstm hidden=8 batch=3 timesteps=5 f32"]
@@ -59,7 +62,7 @@ def test_simulated_times_are_marked(folder):
 
     assert {"unchecked"} == {s.status for s in results.summaries}
     assert all(s.is_simulated for s in results.summaries)
-    assert "simulated by SCALE-Sim" in str(results)
+    assert "simulated (SCALE-Sim)" in str(results)
 
 
 def test_timeloop_has_a_folder_for_each_layer(folder):
@@ -168,7 +171,7 @@ def test_an_estimate_is_the_time_of_the_array(tmp_path, monkeypatch):
     cycles = hardware.array.cycles(_product(summary))
     assert math.isclose(cycles / 1e9, summary.time_s, rel_tol=1e-5)
     assert summary.is_simulated
-    assert "simulated by the time model of deepbench" in str(results)
+    assert "simulated (time model)" in str(results)
     assert results.path.name == "mine.jsonl"
 
 
@@ -207,3 +210,46 @@ def test_a_call_costs_what_the_file_says(tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(TEXT + "[overhead]\ncall_s = 1.0\n")
     (summary,) = deepbench.estimate("gemm m=4 n=4 k=4 f32", "mine.toml").summaries
     assert 1.0 == pytest.approx(summary.time_s, rel=1e-3)
+
+
+# ---- the walk of docs/simulators.md
+
+PAGE = (ROOT / "docs" / "simulators.md").read_text()
+SECTION = PAGE.partition("## From an accelerator")[2].partition("\n## ")[0]
+WALK = [line for line in re.findall(r"```sh\n(.*?)```", SECTION, re.DOTALL)[0].splitlines() if line]
+
+
+def write_report_of_array(folder, array):
+    """What SCALE-Sim says; `make test-simulators` runs the real one."""
+    counts = json.loads((folder / "counts.json").read_text())
+    found = [layer for problem in counts["problems"] for layer in problem["layers"]]
+    cycles = [array.cycles(MatrixProduct("", *(layer["product"][size] for size in "mnk"))) for layer in found]
+    (folder / "runs").mkdir()
+    rows = [f"{i}, 1.0, {n}.0, 0.0, 50.0, 50.0,\n" for i, n in enumerate(cycles)]
+    (folder / "runs" / "COMPUTE_REPORT.csv").write_text(REPORT + "".join(rows))
+
+
+@pytest.mark.programs
+@pytest.mark.costly
+def test_the_walk_of_an_architect(tmp_path):
+    (text,) = re.findall(r"```toml\n(.*?)```", SECTION, re.DOTALL)
+    (tmp_path / "chip.toml").write_text(text)
+    (tmp_path / "wide.toml").write_text(text.replace("128", "256").replace("my acc", "my wide acc"))
+    assert 10 == len(WALK)
+    outputs = {}
+    for line in WALK:
+        done = run_command(tmp_path, *line.split()[1:])
+        assert 0 == done.returncode, (line, done.stderr)
+        outputs[line] = done.stdout
+        if " export " in line:
+            write_report_of_array(tmp_path / "scalesim", Hardware.parse(text).array)
+
+    networks = [line for line in outputs["deepbench rank now.jsonl wide.jsonl"].splitlines() if " wide " in line]
+    assert 30 < len(networks)
+    assert "EfficientNet" not in "\n".join(networks)
+    # SCALE-Sim and the model agree, but for memory and the cost of a call.
+    checked = {s.record["case"]: s.time_s for s in deepbench.load(tmp_path / "checked.jsonl").summaries if s.is_ranked}
+    modelled = {s.record["case"]: s.time_s for s in deepbench.load(tmp_path / "now.jsonl").summaries}
+    assert len(checked) == 5
+    for case, seconds in checked.items():
+        assert seconds <= modelled[case] <= 1.3 * seconds + 3e-6, case

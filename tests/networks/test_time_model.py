@@ -280,7 +280,7 @@ def test_times_of_several_fits_count_once_and_are_pooled():
     narrow, wide = model.fit_of(gemm(9, 9, 9)), model.fit_of(gemm(9, 9, 9, backend="mkl"))
 
     assert (len(times), len(times) + 3) == (narrow.errors.count, wide.errors.count)
-    assert f"2 fits to {len(times) + 3} times of this machine" in model.sentence
+    assert f"2 fits to {len(times) + 3} times of the file" in model.sentence
     assert Errors.of([*narrow.own.values(), *(wide.own[case] for case in few)]) == model.errors
 
 

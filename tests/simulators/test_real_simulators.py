@@ -3,15 +3,13 @@
 import csv
 import json
 import math
-import re
-import subprocess
 
 import pytest
 
 import deepbench
 from deepbench.core.lowering import MatrixProduct
 from deepbench.networks.what_if.systolic import SystolicArray
-from tests.conftest import ROOT
+from tests.help import simulators
 
 pytestmark = [pytest.mark.simulators, pytest.mark.programs, pytest.mark.costly]
 
@@ -25,36 +23,14 @@ WORDS = [
     "attention batch=1 heads=2 kv_heads=1 queries=9 keys=11 head_size=8 f32",
 ]
 
-RUN = """
-import sys
-from scalesim.scale_sim import scalesim
-scalesim(save_disk_space=True, verbose=False, config="scalesim.cfg", topology="topology.csv", layout="layout.csv",
-         input_type_gemm=True).run_scale(top_path="runs")
-"""
 
-
-def python_of(name):
-    python = ROOT / ".venv" / name / "bin" / "python"
-    if not python.exists():
-        pytest.skip(f"{name} is not in .venv/{name}; make test-simulators")
-    return str(python)
-
-
-def simulate(folder, array):
-    """The report of SCALE-Sim about an export, on this array."""
-    python = python_of("scalesim")
-    path = folder / "scalesim.cfg"
-    text = path.read_text()
-    values = {"ArrayHeight": array.rows, "ArrayWidth": array.columns, "Dataflow": array.dataflow}
-    for name, value in values.items():
-        text, count = re.subn(rf"^{name} = \w+$", f"{name} = {value}", text, flags=re.MULTILINE)
-        assert 1 == count
-    path.write_text(text)
-    (folder / "runs").mkdir()
-    done = subprocess.run([python, "-c", RUN], cwd=folder, capture_output=True, text=True, timeout=600)
-    assert 0 == done.returncode, done.stderr[-2000:]
-    (found,) = folder.rglob("COMPUTE_REPORT.csv")
-    return found
+@pytest.fixture(autouse=True)
+def _installed():
+    for name in ("scalesim", "zigzag"):
+        try:
+            simulators.python_of(name)
+        except FileNotFoundError as error:
+            pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("dataflow", ["ws", "is", "os"])
@@ -63,7 +39,7 @@ def test_scalesim_has_the_cycles_of_our_model(tmp_path, rows, columns, dataflow)
     array = SystolicArray(rows, columns, dataflow)
     deepbench.export_problems(WORDS, "scalesim", tmp_path / "out")
 
-    report = simulate(tmp_path / "out", array)
+    report = simulators.run_scalesim(tmp_path / "out", array.rows, array.columns, array.dataflow)
 
     counts = json.loads((tmp_path / "out" / "counts.json").read_text())
     layers = [layer for problem in counts["problems"] for layer in problem["layers"]]
@@ -82,7 +58,7 @@ def test_scalesim_has_the_cycles_of_our_model(tmp_path, rows, columns, dataflow)
 def test_cycles_of_scalesim_become_times(tmp_path):
     deepbench.export_problems(WORDS, "scalesim", tmp_path / "out")
     array = SystolicArray(8, 8, "ws")
-    report = simulate(tmp_path / "out", array)
+    report = simulators.run_scalesim(tmp_path / "out", array.rows, array.columns, array.dataflow)
 
     results = deepbench.import_results(
         report, tmp_path / "x.jsonl", problems=tmp_path / "out" / "counts.json", clock="1GHz"
@@ -96,30 +72,20 @@ def test_cycles_of_scalesim_become_times(tmp_path):
 
 OF_ZIGZAG = ["gemm m=128 n=128 k=256 i8", "conv n=1 c=32 h=8 w=8 k=32 r=3 s=3 pad_h=1 pad_w=1 i8"]
 
-RUN_ZIGZAG = """
-import os, sys, zigzag
-from zigzag.api import get_hardware_performance_zigzag
-inputs = os.path.join(os.path.dirname(zigzag.__file__), "inputs")
-get_hardware_performance_zigzag(workload="workload.yaml", accelerator=inputs + "/hardware/tpu_like.yaml",
-    mapping=inputs + "/mapping/tpu_like.yaml", opt="latency", dump_folder="results", pickle_filename="results/x.pickle")
-"""
-
 
 def test_zigzag_computes_a_mac_per_multiplier_and_cycle(tmp_path):
     """On its stock design of 32 × 32, with problems that fill it."""
-    python = python_of("zigzag")
     deepbench.export_problems(OF_ZIGZAG, "zigzag", tmp_path / "out")
-    done = subprocess.run([python, "-c", RUN_ZIGZAG], cwd=tmp_path / "out", capture_output=True, text=True, timeout=900)
-    assert 0 == done.returncode, done.stderr[-2000:]
+    found_in = simulators.run_zigzag(tmp_path / "out")
 
     counts = json.loads((tmp_path / "out" / "counts.json").read_text())
     for problem in counts["problems"]:
         (layer,) = problem["layers"]
-        found = json.loads((tmp_path / "out" / "results" / f"{layer['name']}_complete.json").read_text())
+        found = json.loads((found_in / f"{layer['name']}_complete.json").read_text())
         assert layer["multiply_adds"] == 1024 * found["outputs"]["latency"]["computation"]
 
     results = deepbench.import_results(
-        tmp_path / "out" / "results", tmp_path / "x.jsonl", problems=tmp_path / "out" / "counts.json", clock="1GHz"
+        found_in, tmp_path / "x.jsonl", problems=tmp_path / "out" / "counts.json", clock="1GHz"
     )
     assert all(s.time_s > s.record["flop"] / 2 / 1024e9 for s in results.summaries)
-    assert "simulated by ZigZag" in str(results)
+    assert "simulated (ZigZag)" in str(results)

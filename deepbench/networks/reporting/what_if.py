@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from deepbench.core import units
+from deepbench.core.devices import SIMULATED
 from deepbench.core.errors import BadInput
 from deepbench.core.precision import find_precision
 from deepbench.judge.limits import Limits
@@ -44,6 +45,10 @@ LEAST_ELASTICITY = 0.05
 HOW = (
     "time: measured, with the fastest library of each kernel. A change scales it by the ratio of a time model after "
     "and before."
+)
+SIMULATED_TIMES = (
+    "time: simulated. A change scales it by the ratio of a time model after and before. interval: how well the model "
+    "follows the simulation. It says nothing about how far a real machine is from both."
 )
 INTERVAL = (
     "interval: what the model does not explain of a kernel may depend on whatever changes, or on nothing that changes."
@@ -507,9 +512,11 @@ def _short(knob: str) -> str:
 
 
 def _notes(answer: Answer) -> list[str]:
-    sentences = [HOW, answer.model.sentence, INTERVAL, ONE_BY_ONE]
     cases = [t.case for a in answer.applications for t in a.terms if t.case is not None]
-    if any(case.settings.get("cache", "hot") == "hot" for case in cases):
+    is_simulated = any(case.device == SIMULATED for case in cases)
+    how = [SIMULATED_TIMES, answer.model.sentence] if is_simulated else [HOW, answer.model.sentence, INTERVAL]
+    sentences = [*how, ONE_BY_ONE]
+    if not is_simulated and any(case.settings.get("cache", "hot") == "hot" for case in cases):
         sentences.append(HOT)
     if answer.model.hardware.remarks:
         sentences += answer.model.hardware.remarks
@@ -519,7 +526,7 @@ def _notes(answer: Answer) -> list[str]:
     if remarks:
         every = sum(a.kernels or len(a.terms) for a in answer.applications)
         sentences.append(f"Of {every} kernels: {', '.join(f'{n} {remark}' for remark, n in remarks.items())}.")
-    if any(t.low_s is None for a in answer.applications for t in a.terms):
+    if not is_simulated and any(t.low_s is None for a in answer.applications for t in a.terms):
         sentences.append("Some times have no interval of their own (one process), so intervals miss their errors.")
     return sentences
 

@@ -18,13 +18,13 @@ from deepbench.networks.what_if.time_model import Constants, parts_of, peak_name
 from deepbench.plan.problems import ExportedProblem
 from deepbench.results.peaks import F32
 
-PROGRAM = "the time model of deepbench"
+PROGRAM = "time model"
 
 
 def estimated(problems: Sequence[ExportedProblem], hardware: Hardware) -> ImportedFile:
     """The time of each problem, as a file of another program has times; collectives are left out."""
     facts = {"origin": hardware.origin, **({"source": hardware.source} if hardware.source else {})}
-    found = ImportedFile(PROGRAM, f"time model, {hardware.name}", cpu=hardware.name, facts=facts)
+    found = ImportedFile(PROGRAM, f"{PROGRAM}, {hardware.name}", cpu=hardware.name, facts=facts)
     without_peak = dict[str, int]()
     for problem in problems:
         case = replace(problem.case, backend=SIMULATED)

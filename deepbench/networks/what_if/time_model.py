@@ -473,9 +473,7 @@ class TimeModel:
         else:
             rest = "; the roofline where there are too few times" if len(fits) < len(self.used) else ""
             count = len({case for fit in fits for case in fit.own})
-            what = (
-                f"{len(fits)} fit{'s' * (len(fits) > 1)} to {count} times of this machine{rest}. Cross-validated error"
-            )
+            what = f"{len(fits)} fit{'s' * (len(fits) > 1)} to {count} times of the file{rest}. Cross-validated error"
         return (
             f"Time model: {what} per kernel: mean {units.percent(errors.mean)}, median "
             f"{units.percent(errors.median)}, 90th percentile {units.percent(errors.high)}."

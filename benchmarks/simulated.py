@@ -35,8 +35,8 @@ PROBLEMS = {
     "gemm m=1000 n=16 k=1024": "product, few columns",
     "gemm m=16 n=1000 k=1024": "product, few rows",
     "gemm m=33 n=33 k=33": "product, 33",
-    "conv n=1 c=64 h=28 w=28 k=64 r=3 s=3 pad_h=1 pad_w=1": "conv 3 × 3",
-    "conv n=1 c=256 h=14 w=14 k=256 r=1 s=1": "conv 1 × 1",
+    "conv n=1 c=64 h=28 w=28 k=64 r=3 s=3 pad_h=1 pad_w=1": "3 × 3",
+    "conv n=1 c=256 h=14 w=14 k=256 r=1 s=1": "1 × 1",
     "conv n=1 c=3 h=56 w=56 k=32 r=3 s=3 pad_h=1 pad_w=1 stride_h=2 stride_w=2": "3 channels",
 }
 PRECISION = "i8u8"

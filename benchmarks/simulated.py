@@ -37,7 +37,7 @@ PROBLEMS = {
     "gemm m=33 n=33 k=33": "product, 33",
     "conv n=1 c=64 h=28 w=28 k=64 r=3 s=3 pad_h=1 pad_w=1": "3 × 3",
     "conv n=1 c=256 h=14 w=14 k=256 r=1 s=1": "1 × 1",
-    "conv n=1 c=3 h=56 w=56 k=32 r=3 s=3 pad_h=1 pad_w=1 stride_h=2 stride_w=2": "3 channels",
+    "conv n=1 c=3 h=56 w=56 k=32 r=3 s=3 pad_h=1 pad_w=1 stride_h=2 stride_w=2": "RGB",
 }
 PRECISION = "i8u8"
 

@@ -19,6 +19,7 @@ class Simulated(Backend):
     title = "simulated"
     device = SIMULATED
     default = False
+    computes = False
 
     def open(self) -> dict[str, Any]:
         raise Unavailable("simulated hardware cannot run anything here", REMEDY)

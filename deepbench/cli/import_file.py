@@ -39,7 +39,7 @@ def import_file(
     Examples:
       deepbench import nccl.json -o nccl.jsonl
       deepbench import gemm.txt --machine "NVIDIA V100" --library "cuBLAS 10.1"
-      deepbench import COMPUTE_REPORT.csv --problems scalesim/counts.json --clock 1GHz
+      deepbench import COMPUTE_REPORT.csv --problems counts.json --clock 1GHz
       deepbench import bench.json --case "gemm m={M} n={N} k={K} f16 cublas"
     """
     from deepbench.api.filters import thread_count

@@ -72,8 +72,8 @@ def combinations(name, op):
 
 
 # Compiling each of their problems takes a second: tests/devices/test_stablehlo.py has one of each operation, and all of
-# them in its long part.
-ELSEWHERE = ("pjrt",)
+# them in its long part. What is simulated never runs.
+ELSEWHERE = ("pjrt", "simulated")
 
 
 def pairs():

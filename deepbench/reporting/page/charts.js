@@ -50,6 +50,7 @@ const LIBRARIES = new Map(
     ggml: [6, 3],
     PJRT: [5, 0],
     IREE: [5, 1],
+    simulated: [2, 6],
   }),
 );
 const pairsInUse = new Set([...LIBRARIES.values()].map(String));

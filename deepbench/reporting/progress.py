@@ -42,7 +42,7 @@ class Bar:
         self._task = self._progress.add_task("", total=None, left="measuring")
         self._printed = self._began = time.monotonic()
         self._total: int | None = None
-        self._done = 0
+        self._done = self._done_before = 0
         self._estimated = False
 
     def __enter__(self) -> Bar:
@@ -61,12 +61,12 @@ class Bar:
         now, left = time.monotonic(), "measuring"
         if at.notice:
             self._console.print(at.notice, markup=False, style="bold yellow")
-        if at.total != self._total:  # other work, which may take longer or shorter
+        if at.total != self._total or at.done < self._done_before:  # other work, which may take longer or shorter
             self._total, self._began, self._done = at.total, now, at.done
         if at.left_s is not None and not self._estimated:
             self._estimated = True
             self._console.print(f"estimated  {units.duration(at.left_s)}", markup=False)
-        done = at.done - self._done
+        self._done_before, done = at.done, at.done - self._done
         if at.total is not None and (at.left_s is not None or done > 0):
             left_s = at.left_s if at.left_s is not None else (now - self._began) * (at.total - at.done) / done
             left = f"{units.duration(max(0.0, left_s))} left"

@@ -62,6 +62,19 @@ def test_steps_of_another_kind_have_a_time_of_their_own(clock):
     assert "20 of 100 done, 2 min 40 s left: a question" == text.getvalue().splitlines()[-1]
 
 
+def test_equally_many_steps_that_begin_again_have_a_time_of_their_own(clock):
+    text = io.StringIO()
+    with progress.Bar(Console(file=text, width=100)) as bar:
+        bar(Step("old with old", 0, 8))
+        clock[0] = 1000.0
+        bar(Step("old with old", 7, 8))
+        bar(Step("old with new", 0, 8))
+        clock[0] = 1040.0
+        bar(Step("old with new", 2, 8))
+
+    assert "2 of 8 done, 2 min 00 s left: old with new" == text.getvalue().splitlines()[-1]
+
+
 def test_on_a_terminal_it_shows_the_step_and_the_total_may_change():
     text = io.StringIO()
     with progress.Bar(Console(file=text, width=100, force_terminal=True)) as bar:

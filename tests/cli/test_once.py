@@ -85,17 +85,22 @@ def test_a_wrong_result_is_found(deepbench, tmp_path):
     assert "wrong: " in done.stdout
 
 
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed; try apt install valgrind")
+UNDER = {
+    "valgrind": ["--tool=cachegrind", "--cachegrind-out-file=/dev/null"],
+    "perf": ["stat", "-e", "task-clock"],
+    "qemu-x86_64": [],
+}
+
+
+@pytest.mark.parametrize("program", UNDER)
 @pytest.mark.long
-def test_it_works_under_valgrind(deepbench):
-    words = ["-P", "-m", "deepbench", "run", "--once", *GEMM, "openblas", "threads=1"]
-    done = subprocess.run(
-        ["valgrind", "--tool=cachegrind", "--cachegrind-out-file=/dev/null", sys.executable, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_it_works_under_programs_that_watch_a_process(program):
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed; try apt install valgrind linux-perf qemu-user")
+    words = [sys.executable, "-P", "-m", "deepbench", "run", "--once", *GEMM, "openblas", "threads=1"]
+    done = subprocess.run([program, *UNDER[program], *words], capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr[-2000:]
+    assert "right: every element" in done.stdout
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f16", "f8e4m3", "s8", "u8", "s32"])

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -249,9 +250,10 @@ def read_folder(folder: Path, options: ImportOptions) -> ImportedFile:
     known = [found for found in formats().values() if found.suffixes]
     texts: dict[str, dict[str, str]] = {}
     size = 0
-    for number, path in enumerate(sorted(folder.rglob("*")), 1):
-        if number > MOST_FILES:
-            raise BadInput(f"{folder} has more than {MOST_FILES} files; at most so many are imported at once")
+    paths = list(islice(folder.rglob("*"), MOST_FILES + 1))
+    if len(paths) > MOST_FILES:
+        raise BadInput(f"{folder} has more than {MOST_FILES} files; at most so many are imported at once")
+    for path in sorted(paths):
         for found in known:
             if path.name.endswith(found.suffixes) and path.is_file():
                 text = plain_lines(read_text(path, LARGEST_BYTES, "a file that another program wrote"))

@@ -157,6 +157,14 @@ def test_a_folder_without_results_is_one_sentence(folder):
         deepbench.import_results("out", "x.jsonl", problems="out/counts.json", clock=1e9)
 
 
+def test_a_folder_has_a_limit(folder, monkeypatch):
+    from deepbench import formats
+
+    monkeypatch.setattr(formats, "MOST_FILES", 2)
+    with pytest.raises(BadInput, match="out has more than 2 files"):
+        deepbench.import_results("out", "x.jsonl", problems="out/counts.json", clock=1e9)
+
+
 # ---- estimates
 
 

@@ -20,7 +20,7 @@ from deepbench.core.errors import BadInput, shorten
 
 CPU, XPU = "cpu", "xpu"
 
-# What no library reaches: hardware of which a simulator or a model says the times. Its backend has the same name.
+# Hardware of which only a simulator or a model says the times. The backend of such times has the same name.
 SIMULATED = "simulated"
 
 # Devices that libraries of several makers reach, and how interfaces call them.

@@ -123,7 +123,7 @@ class ComparedCase:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether nobody measured one of the sides."""
+        """Whether the time of a side was simulated, and not measured."""
         return self.a.is_simulated or self.b.is_simulated
 
     @property

@@ -115,6 +115,11 @@ def test_parts_of_a_row_do_not_exist():
     assert HARDWARE.peak == after.peak
 
 
+def test_a_knob_beyond_the_largest_array_is_refused():
+    with pytest.raises(BadInput, match=r"array\.rows\*1e\+06 gives array\.rows = 4e\+06; at most 65536 are possible"):
+        HARDWARE.replace("array.rows*1000000")
+
+
 @pytest.mark.parametrize(
     ("line", "wrong", "reason"),
     [

@@ -1,4 +1,4 @@
-"""`deepbench estimate`: times of problems on hardware that nobody has measured."""
+"""`deepbench estimate`: times of problems on hardware that is only described."""
 
 from __future__ import annotations
 

@@ -338,7 +338,10 @@ class Hardware:
         if self.array is None or old is None:
             raise _unknown(self.name, f"array.{value}")
         new = _bounded(knob, float(old))
-        new = new if value == "clock_hz" else float(min(MOST_SIDE, max(1, round(new))))
+        if value != "clock_hz":
+            new = float(max(1, round(new)))
+            if new > MOST_SIDE:
+                raise BadInput(f"{knob.text} gives array.{value} = {new:g}; at most {MOST_SIDE} are possible")
         peak = {name: rate * new / old for name, rate in self.peak.items()}
         return replace(self, peak=peak, array=replace(self.array, **{value: type(old)(new)}))
 

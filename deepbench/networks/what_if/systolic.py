@@ -11,9 +11,9 @@ through it. What does not fit is cut into folds, which are computed one after th
 | `is` | A, the inputs | k | m | n | 2R + C + n - 2 |
 | `os` | C, the outputs | m | n | k | R + C + k - 2 |
 
-These are the cycles without waiting for memory that SCALE-Sim 3.0.0 reports (`make test-simulators` compares them). It
-counts from 0, hence the 1. The
-paper of SCALE-Sim (Samajdar et al., ISPASS 2020) derives them. Zeros take as long as other numbers.
+These are the cycles that SCALE-Sim 3.0.0 reports without waiting for memory (`make test-simulators` compares them). It
+counts from 0, so they are one less than the cycles that pass. The paper of SCALE-Sim (Samajdar et al., ISPASS 2020)
+derives them. Zeros take as long as other numbers.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from deepbench.api.results import FileResults, Gated, Results, load, load_kernels, results_of
 from deepbench.core.errors import BadInput, shorten
@@ -236,7 +236,9 @@ def _machines(sources: Sequence[Source], skip_damaged: bool, read: list[Results]
             read.append(results)
             imported = results.header["plan"]["mode"] == "imported"
             sums = totals.of_summaries(results.summaries)
-            found.append(Machine(next(labels), "imported" if imported else "measured", sums))
+            kind: Literal["imported", "measured"] = "imported" if imported else "measured"
+            is_simulated = any(s.is_simulated for s in results.summaries)
+            found.append(Machine(next(labels), kind, sums, is_simulated=is_simulated))
         else:
             machine = published.find(str(source))
             sums = totals.of_summaries(published.summaries(machine))

@@ -37,6 +37,8 @@ class Machine:
     price_per_h: float | None = None
     is_published: bool = False
     """Whether the original DeepBench published it; otherwise it is a result file."""
+    is_simulated: bool = False
+    """Whether a simulator or a model says its times."""
 
 
 @dataclass(frozen=True)

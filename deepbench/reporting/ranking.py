@@ -104,6 +104,13 @@ def _listed(names: Sequence[str]) -> str:
 
 # ---- tables
 
+
+def simulated_sentence(machines: Sequence[Machine]) -> list[str]:
+    """Which machines have times of a simulator or a model, and not of a measurement."""
+    names = [m.name for m in machines if m.is_simulated]
+    return [f"Simulated, not measured: {', '.join(names)}."] if names else []
+
+
 UNCHECKED = "Imported times are unchecked, and mostly means without an interval."
 ONE_PASS = "each kernel once, or as often as a model calls it, with its fastest library"
 PASS = f"time: {ONE_PASS}. Where a kernel has no time there is no total."
@@ -221,7 +228,8 @@ def _table(ranking: Ranking) -> Table:
         *([f"No kernel of the application: {', '.join(without_any)}."] if without_any else []),
         *([f"No kernel of the application in a precision that competes: {', '.join(absent)}."] if absent else []),
         *[UNRANKED] * any(row["disturbed"] and row["measured"] == row["kernels"] for row in rows),
-        *[UNCHECKED] * any(row["kind"] != "measured" for row in rows),
+        *simulated_sentence([place.machine for place in ranking.places]),
+        *[UNCHECKED] * any(m.kind != "measured" and not m.is_simulated for m in (p.machine for p in ranking.places)),
     ]
     return replace(Table(columns, rows, notes).without_empty_columns(), notes=notes)
 
@@ -271,7 +279,8 @@ def matrix(machines: Sequence[Machine], found: Sequence[Ranking]) -> Table:
         * any(text.endswith(" D") for text in texts),
         *["≈: another machine could be the best, too; with --application NAME the reason is shown."] * doubtful,
         *filter(None, [apart_sentence(found)]),
-        *[UNCHECKED] * any(m.kind != "measured" for m in machines),
+        *simulated_sentence(machines),
+        *[UNCHECKED] * any(m.kind != "measured" and not m.is_simulated for m in machines),
     ]
     return Table(columns, rows, notes)
 

@@ -255,6 +255,7 @@ def test_the_walk_of_an_architect(tmp_path):
     networks = [line for line in outputs["deepbench rank now.jsonl wide.jsonl"].splitlines() if " wide " in line]
     assert 30 < len(networks)
     assert "EfficientNet" not in "\n".join(networks)
+    assert "Simulated, not measured: now, wide." in outputs["deepbench rank now.jsonl wide.jsonl"]
     # SCALE-Sim and the model agree, but for memory and the cost of a call.
     checked = {s.record["case"]: s.time_s for s in deepbench.load(tmp_path / "checked.jsonl").summaries if s.is_ranked}
     modelled = {s.record["case"]: s.time_s for s in deepbench.load(tmp_path / "now.jsonl").summaries}

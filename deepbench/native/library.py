@@ -43,8 +43,9 @@ def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
             os.path.realpath(path) for root in roots() for path in glob.glob(os.path.join(glob.escape(root), pattern))
         }
         files += sorted(paths, key=lambda p: (_version(p), p), reverse=True)
-    # The system's loader may know a plain name that no folder has, such as a driver in a container.
-    return files + [p for p in patterns if not set(p) & set("*?[/")]
+    # The system's loader may know a plain name that no folder has, such as a driver in a container, and on macOS the
+    # path of a library that is no file.
+    return files + [p for p in patterns if not set(p) & set("*?[") and ("/" not in p or os.path.isabs(p))]
 
 
 def load(
@@ -143,7 +144,9 @@ def openmp_runtime() -> str | None:
 def threads_of_case() -> int:
     """For libraries that are told by a call: DeepBench sets this variable. Without it, as many as there are CPUs."""
     text = os.environ.get("OMP_NUM_THREADS", "")
-    return int(text) if text.isdecimal() and int(text) else len(os.sched_getaffinity(0))
+    if text.isdecimal() and int(text):
+        return int(text)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def version_text(number: int, unit: int = 10000) -> str:

@@ -7,6 +7,8 @@ result: it is published, and listed among the findings.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -361,6 +363,8 @@ def cover(file: ResultFile, summaries: Sequence[Summary], suite: RoundSuite) -> 
                     key = record["op"], source["row"], direction
                     if key in wanted and serves(s, wanted[key]):
                         known[key] = known.get(key, False) or s.is_ranked
+    for precision, threads, key in _open_keys(file, summaries, suite):
+        answers.setdefault((precision, threads), {}).setdefault(key, False)  # that they are open is said elsewhere
     timed: dict[str, int] = {}
     missing: dict[str, list[str]] = {}
     unserved: dict[str, int] = {}
@@ -370,6 +374,21 @@ def cover(file: ResultFile, summaries: Sequence[Summary], suite: RoundSuite) -> 
         missing[precision] = [_kernel_text(key, wanted[key]) for key in open_keys if key not in not_served]
         timed[precision], unserved[precision] = sum(_is_answered(k, known, True) for k in wanted), len(not_served)
     return Cover(suite, len(wanted), timed, missing, unserved)
+
+
+def _open_keys(
+    file: ResultFile, summaries: Sequence[Summary], suite: RoundSuite
+) -> Iterator[tuple[str, int, tuple[str, int, str]]]:
+    """Precision, threads and problem of the cases that are planned and not measured."""
+    done = {s.record["case"] for s in summaries}
+    for planned in file.header["plan"]["cases"]:
+        rows = [source["row"] for source in planned["sources"] if source["suite"] == suite.name]
+        if rows and planned["case"] not in done:
+            with contextlib.suppress(BadInput):
+                case = parse_case(planned["case"])
+                for row, direction in itertools.product(rows, _stands_for(case.direction)):
+                    if case.precision.name in suite.precisions:
+                        yield case.precision.name, case.threads, (case.op, row, direction)
 
 
 def _stands_for(direction: str) -> tuple[str, ...]:

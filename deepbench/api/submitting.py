@@ -40,6 +40,11 @@ LARGEST_DATA_BYTES = 64 * 2**20
 """Of the compressed file: repositories and their hosts refuse much larger ones."""
 
 MOST_TITLE = 80
+UNNAMED = "An unnamed machine"
+"""Stands for a machine while it is checked what its file lacks."""
+
+# Places that sentences name.
+MOST_LEAKS = 10
 
 FIELDS = ("schema", "tool", "round", "mark", "title", "data", "readme_sha256", "facts", "numbers", "replaced")
 
@@ -103,7 +108,7 @@ def submit(
     judged = judging.judge(results.file, results.summaries, chosen, _now())
     title = _title(machine, results.file)
     copy = redacted(results.file, title, _slug(title), _homes())
-    lacks = [*(lack.text for lack in judged.lacks), *map(_leak, copy.left)]
+    lacks = [*(lack.text for lack in judged.lacks), *_leaks(copy.left)]
     found = Submission(
         path,
         chosen.name,
@@ -115,6 +120,8 @@ def submit(
     )
     if check or lacks:
         return found
+    if title == UNNAMED:
+        raise BadInput(_no_name(str(cast(Mapping[str, Any], results.header["machine"]).get("cpu") or "")))
     replaced = [{"what": r.what, "by": r.by, "times": r.times} for r in copy.replaced]
     folder = _write(Path(output), title, chosen, results, copy.file, replaced, replace)
     return dataclasses.replace(found, folder=folder)
@@ -147,11 +154,14 @@ def _shown(path: Path) -> str:
     return shorten(printable(str(path)), 300)
 
 
-def _leak(place: str) -> str:
-    return (
-        f"wanted no private texts in what decides the meaning of a line, found one at {place}; "
-        "measure again without it in names and settings"
-    )
+def _leaks(places: Sequence[str]) -> list[str]:
+    """A sentence for each private text that cannot be replaced; of many, how many more there are."""
+    remedy = "measure again without it in names and settings"
+    found = [
+        f"wanted no private text that cannot be replaced, found one in {place}; {remedy}" for place in places[:MOST_LEAKS]
+    ]
+    more = len(places) - len(found)
+    return found + [f"wanted no private text that cannot be replaced, found {more} more; {remedy}"] * bool(more)
 
 
 def _homes() -> list[str]:
@@ -173,12 +183,16 @@ def _title(machine: str | None, file: ResultFile) -> str:
             f"--machine must be one line of at most {MOST_TITLE} printable characters, found {shorten(title)!r}"
         )
     title = shorten(title, MOST_TITLE)
-    if not _slug(title):
-        raise BadInput(
-            f"the folder is named after the machine, and {shorten(title)!r} has no letter from a to z and no digit; "
-            'choose a title: --machine "My machine"'
-        )
-    return title
+    if machine is not None and not _slug(title):
+        raise BadInput(_no_name(title))
+    return title if _slug(title) else UNNAMED
+
+
+def _no_name(title: str) -> str:
+    return (
+        f"the folder is named after the machine, and {shorten(title)!r} has no letter from a to z and no digit; "
+        'choose a title: --machine "My machine"'
+    )
 
 
 def _slug(title: str) -> str:
@@ -301,7 +315,7 @@ def _check_folder(folder: Path, chosen: ResultsRound | None) -> Submission:
     copy = redacted(results.file, form["title"], _slug(form["title"]))
     remedy = f"write the folder again: {command('submit', data, '--replace')}"
     lacks += [f"wanted a file without private texts, found a {r.what}; {remedy}" for r in copy.replaced]
-    lacks += map(_leak, copy.left)
+    lacks += _leaks(copy.left)
     lacks += _lacks_of_form(folder, form, chosen, results, judged, remedy)
     replaced = [Replaced(**r).text for r in form["replaced"]]
     return Submission(folder, chosen.name, judged.mark, lacks, judged.findings, replaced, judged.suites)

@@ -99,6 +99,9 @@ VERSIONS = frozenset(
 # Fields whose keys are names of hosts.
 OF_HOSTS = frozenset(("hosts", "interconnect"))
 
+# A longer text is not searched, and so not accepted. Real ones are the outputs of compilers.
+LONGEST_TEXT = 100_000
+
 # Folders that systems have, and not persons.
 SYSTEM = "usr|lib|lib32|lib64|opt|bin|sbin|etc|var|proc|sys|dev|run|nix|gnu|snap|boot|System|Library|Applications"
 
@@ -133,6 +136,11 @@ ROOT_HOME = re.compile(r"(?<![\w./~-])/root(?![\w.-])")
 OTHER_FOLDERS = re.compile(
     rf"(?<![\w./~)-])/(?!(?:{SYSTEM})/)[\w.+@~-]{{1,255}}(?:/[\w.+@~-]{{1,255}}){{0,60}}/(?=[\w.+@~-])"
 )
+
+# Words in which names are looked up.
+HOST_WORD = re.compile(r"(?<![\w.-])[A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z][\w-]{0,62}){0,8}(?![\w-])")
+USER_WORD = re.compile(r"[A-Za-z0-9]+(?:[._+-][A-Za-z0-9]+)*")
+ALPHANUMERIC = re.compile("[A-Za-z0-9]+")
 
 # A word of so many characters with capital and small letters and digits in no order is no word of a language. In
 # names that compilers make, letters of one kind stand together.
@@ -209,25 +217,28 @@ class _Redaction:
         self._cleaned = lru_cache(maxsize=2**14)(self._clean)
 
     def _learn_user(self, text: str) -> None:
-        if "/" in text or "\\" in text:
+        if ("/" in text or "\\" in text) and len(text) <= LONGEST_TEXT:
             for pattern in (HOMES, WINDOWS_HOMES):
                 for match in pattern.finditer(text):
                     self._users[match["user"]] = None
 
-    def _rules_of_names(self) -> list[Rule]:
-        rules: list[Rule] = []
-        for name in self._words:
+    def _rules_of_names(self) -> Sequence[Rule]:
+        known: dict[str, str] = {}
+        for name, word in self._words.items():
+            by = self._title if name == self._host else word
             # The first part of a full name is one, too; what follows it in a text belongs to it.
-            short = name.split(".")[0]
-            by = self._title if name == self._host else self._words[name]
-            for known in dict.fromkeys((name, short)):
-                if is_telling(known):
-                    pattern = rf"(?<![\w.-]){re.escape(known)}(?:\.[A-Za-z][\w-]{{0,62}}){{0,8}}(?![\w-])"
-                    rules.append((HOST, re.compile(pattern), _by(by)))
-        for user in self._users:
-            if is_telling(user):
-                rules.append(("user name", re.compile(rf"(?<![A-Za-z0-9]){re.escape(user)}(?![A-Za-z0-9])"), USER))
-        return rules
+            known |= {text: by for text in (name.split(".")[0], name) if is_telling(text)}
+        users = {user for user in self._users if is_telling(user)}
+
+        def host(match: re.Match[str]) -> str:
+            return known.get(match[0]) or known.get(match[0].split(".")[0]) or match[0]
+
+        def user(match: re.Match[str]) -> str:
+            if match[0] in users:
+                return USER
+            return ALPHANUMERIC.sub(lambda part: USER if part[0] in users else part[0], match[0])
+
+        return ((HOST, HOST_WORD, host),) * bool(known) + (("user name", USER_WORD, user),) * bool(users)
 
     def value(self, value: Any, place: str, path: tuple[str, ...]) -> Any:
         """The same value, or a copy with other texts. `place` and `path` say where it is."""
@@ -253,6 +264,9 @@ class _Redaction:
 
     def _text(self, text: str, place: str, path: tuple[str, ...]) -> str:
         last = path[-1] if path else ""
+        if len(text) > LONGEST_TEXT:
+            self._leave(f"a text of {len(text):,} characters, which is too long to be searched", place, path)
+            return text
         if path == ("machine", "host"):
             if text != self._title:
                 self.replaced[HOST, self._title] += 1
@@ -268,9 +282,13 @@ class _Redaction:
         return cleaned
 
     def _refuse(self, text: str, place: str, path: tuple[str, ...]) -> None:
-        if (what := _private(text)) is not None:
-            where = ".".join("(hidden)" if _private(name) else shorten(printable(name)) for name in path)
-            self.left.append(f"{place}, field {where}: {what}")
+        if (what := _private(text[:LONGEST_TEXT])) is not None:
+            self._leave(what, place, path)
+
+    def _leave(self, what: str, place: str, path: tuple[str, ...]) -> None:
+        names = [shorten(printable(name)) for name in path]
+        where = ".".join(HIDDEN if _private(path[i][:LONGEST_TEXT]) else name for i, name in enumerate(names))
+        self.left.append(f"{place}, field {where}: {what}")
 
     def _clean(self, text: str, is_version: bool) -> tuple[str, Counter[tuple[str, str]]]:
         counts: Counter[tuple[str, str]] = Counter()
@@ -303,11 +321,9 @@ def _counted(
 
 def _shown(what: str, word: str) -> str:
     """What took the place, without what stays around it."""
+    if what == "user name":
+        return USER
     return HIDDEN if what in ("password", "long random word") else word
-
-
-def _by(word: str) -> Callable[[re.Match[str]], str]:
-    return lambda match: word
 
 
 def is_telling(name: str) -> bool:

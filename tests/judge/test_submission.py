@@ -7,7 +7,6 @@ import pytest
 from deepbench.api.submitting import submit
 from deepbench.judge import submission
 from deepbench.plan.results_rounds import find_round, known_rounds
-from deepbench.results import published
 from deepbench.results.file import read_results
 from deepbench.results.summary import summarize
 from tests.help.submissions import REAL, ROUND, SUITE, Parts
@@ -517,14 +516,6 @@ def test_variables_that_the_file_names_are_allowed(parts, tmp_path):
 
 
 # ---- rounds
-
-
-def test_published_machines_pass_as_published():
-    names = published.machines()
-    found = {name: submit(published.path_of(name), check=True, round="published") for name in names[-3:]}
-
-    assert len(names) >= 11
-    assert {name: ("published", []) for name in names[-3:]} == {n: (f.mark, f.lacks) for n, f in found.items()}
 
 
 def test_the_newest_round_that_fits_is_chosen():

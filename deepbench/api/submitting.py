@@ -158,7 +158,8 @@ def _leaks(places: Sequence[str]) -> list[str]:
     """A sentence for each private text that cannot be replaced; of many, how many more there are."""
     remedy = "measure again without it in names and settings"
     found = [
-        f"wanted no private text that cannot be replaced, found one in {place}; {remedy}" for place in places[:MOST_LEAKS]
+        f"wanted no private text that cannot be replaced, found one in {place}; {remedy}"
+        for place in places[:MOST_LEAKS]
     ]
     more = len(places) - len(found)
     return found + [f"wanted no private text that cannot be replaced, found {more} more; {remedy}"] * bool(more)

@@ -202,10 +202,10 @@ def _rules(table: Any) -> RoundRules:
 
 
 def _require_names(table: Mapping[str, Any], names: Sequence[str], what: str, optional: Sequence[str] = ()) -> None:
-    refuse_unknown([printable(name) for name in table], names, f"{what} has no", "it has")
+    refuse_unknown([printable(name) for name in table], names, f"in {what} there is no", "there are")
     missing = [name for name in names if name not in table and name not in optional]
     if missing:
-        raise BadInput(f"{what} needs {', '.join(missing)}")
+        raise BadInput(f"wanted {', '.join(missing)} in {what}, found nothing; add it")
 
 
 def _text(table: Mapping[str, Any], name: str) -> str:

@@ -236,15 +236,15 @@ LACKS = {
     ),
     "a contradiction": (
         contradict,
-        ["wanted records without contradictions, found 1 record with a contradiction (recurrent cell=vanilla", "flop is"],
+        [
+            "wanted records without contradictions, found 1 record with a contradiction (recurrent cell=vanilla",
+            "flop is",
+        ],
         [MENDED],
     ),
     "no checksums": (
         lambda parts: parts.header.pop("checksums"),
-        [
-            "wanted a checksum on each line, found a file without checksums; measure again with this version: "
-            f"{AGAIN}"
-        ],
+        [f"wanted a checksum on each line, found a file without checksums; measure again with this version: {AGAIN}"],
     ),
     "a timeout": (
         lambda parts: parts.fail(0, "timeout", "no sign of life for 165 s"),
@@ -295,10 +295,7 @@ LACKS = {
     ),
     "no peak": (
         no_peak,
-        [
-            "wanted the limits of the machine, measured in the same run, found no highest rate in f32 on cpu; "
-            f"{MENDED}"
-        ],
+        [f"wanted the limits of the machine, measured in the same run, found no highest rate in f32 on cpu; {MENDED}"],
     ),
     "no rate of memory": (
         no_memory,
@@ -313,10 +310,7 @@ LACKS = {
     ),
     "two versions": (
         other_version,
-        [
-            "wanted one version of onednn, found oneDNN 3.2.0 and oneDNN 3.9; measure again with one version: "
-            f"{AGAIN}"
-        ],
+        [f"wanted one version of onednn, found oneDNN 3.2.0 and oneDNN 3.9; measure again with one version: {AGAIN}"],
     ),
     "a hidden variable": (
         set_variable("(hidden)"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gzip
 import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +31,7 @@ from deepbench.reporting.output import Report
 from deepbench.results.file import GZIP, JSONL, ResultFile, lines_of
 from deepbench.results.redaction import Replaced, redacted
 
-__all__ = ["Submission", "rounds_report", "submit"]
+__all__ = ["Submission", "rounds_of", "rounds_report", "submit"]
 
 SCHEMA = "deepbench-submission/1"
 FORM, README = "submission.json", "README.md"
@@ -131,6 +132,16 @@ def rounds_report() -> Report:
     """The rounds and their rules."""
     known = results_rounds.known_rounds()
     return Report.of_parts(words.rounds_parts(known), lambda: words.rounds_values(known))
+
+
+def rounds_of(paths: Iterable[Path]) -> list[str]:
+    """The rounds of those files that lie in submitted folders, each once."""
+    found: dict[str, None] = {}
+    for path in paths:
+        with contextlib.suppress(BadInput):
+            if (form := path.parent / FORM).is_file():
+                found[_read_form(form)["round"]] = None
+    return list(found)
 
 
 # ---- what is read

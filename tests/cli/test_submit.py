@@ -382,3 +382,14 @@ def test_no_field_of_a_form_leads_elsewhere(folder, field, value):
 
     assert 64 == done.code
     assert 1 == len(done.errors.splitlines())
+
+
+def test_a_ranking_of_files_from_several_rounds_has_a_warning(sent, folder, tmp_path):
+    place = sent[0] / "results" / ROUND / SLUG / f"{SLUG}.jsonl.gz"
+    other = folder.parent / "other.jsonl.gz"
+    alone = run_here(["rank", str(place), str(shutil.copy(place, other))])
+    change_form(folder, lambda form: form.update(round="2027\x1b[31m"))
+    both = run_here(["rank", str(place), str(folder / f"{SLUG}.jsonl.gz")])
+
+    assert "rounds" not in alone.errors
+    assert "files of the rounds 2026 and 2027\N{REPLACEMENT CHARACTER}[31m: their rules differ" in both.errors

@@ -10,8 +10,13 @@ import pytest
 
 from deepbench.api import submitting
 from deepbench.core.errors import BadInput
+from deepbench.plan.results_rounds import FOLDER, read_round
+from deepbench.reporting import submission as words
+from deepbench.results import published
 from deepbench.results.file import read_results
+from tests.help import samples
 from tests.help.command import run_here
+from tests.help.mutations import try_mutations
 from tests.help.submissions import ROUND, Parts
 from tests.promises.test_resources import run_limited
 
@@ -231,3 +236,46 @@ def test_a_round_of_a_stranger_is_one_sentence(tmp_path, name):
     assert 64 == done.code
     assert sentence in done.errors
     assert 1 == len(done.errors.splitlines())
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A submitted folder whose data are small."""
+    return submitting.submit(published.path_of("iPhone 6"), tmp_path / "small").folder
+
+
+def check_form(folder):
+    def read(content):
+        (folder / "submission.json").write_bytes(content)
+        submitting.submit(folder, check=True)
+
+    return read
+
+
+def test_damaged_forms_end_with_a_result_or_a_sentence(small, tmp_path):
+    content = (small / "submission.json").read_bytes()
+
+    assert {"read", "refused"} == set(try_mutations([content], check_form(small), 150, tmp_path / "kept"))
+
+
+def test_damaged_rounds_end_with_a_result_or_a_sentence(tmp_path):
+    def read(content):
+        (tmp_path / "r.toml").write_bytes(content)
+        words.rounds_values([read_round(tmp_path / "r.toml")])
+
+    content = [(FOLDER / f"{name}.toml").read_bytes() for name in ("2026", "published")]
+    assert {"read", "refused"} == set(try_mutations(content, read, 200, tmp_path / "kept"))
+
+
+def test_damaged_files_end_with_what_they_lack_or_a_sentence(tmp_path):
+    def read(content):
+        (tmp_path / "r.jsonl").write_bytes(content)
+        found = submitting.submit(tmp_path / "r.jsonl", check=True, round=ROUND)
+        assert found.lacks
+
+    records = [samples.measured(round_number=n) for n in (1, 2, 3)]
+    header = {**samples.header([records[0]["case"]]), "command": ["run", "--ab", "mkl=/home/jdoe/x.so,y"]}
+    header["machine"]["host"] = "node17.example.org"
+    content = samples.write(tmp_path / "good.jsonl", records, header).read_bytes()
+
+    assert {"read", "refused"} == set(try_mutations([content], read, 150, tmp_path / "kept"))

@@ -393,3 +393,13 @@ def test_a_ranking_of_files_from_several_rounds_has_a_warning(sent, folder, tmp_
 
     assert "rounds" not in alone.errors
     assert "files of the rounds 2026 and 2027\N{REPLACEMENT CHARACTER}[31m: their rules differ" in both.errors
+
+
+def test_a_site_is_built_of_submitted_folders(tmp_path):
+    pytest.importorskip("jinja2", reason="a page needs Jinja2: pip install jinja2")
+    submit(published.path_of("iPhone 6"), tmp_path / "results")
+    done = run_here(["site", str(tmp_path / "results"), "-o", str(tmp_path / "public"), "--no-published"])
+    (page,) = (tmp_path / "public" / "machines").iterdir()
+
+    assert (0, "") == (done.code, done.errors)
+    assert "<title>published/iphone-6</title>" in page.read_text()

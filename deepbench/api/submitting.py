@@ -139,7 +139,7 @@ def rounds_of(paths: Iterable[Path]) -> list[str]:
     found: dict[str, None] = {}
     for path in paths:
         with contextlib.suppress(BadInput):
-            if (form := path.parent / FORM).is_file():
+            if _is_file(form := path.parent / FORM):
                 found[_read_form(form)["round"]] = None
     return list(found)
 
@@ -312,10 +312,10 @@ def _is_ours(folder: Path) -> bool:
 def _check_folder(folder: Path, chosen: ResultsRound | None) -> Submission:
     """A submitted folder: its files, checksums, the data by the rules of the round, and what its texts say of them."""
     where = _shown(folder)
-    if not (folder / FORM).is_file():
+    if not _is_file(folder / FORM):
         raise BadInput(f"{where} has no {FORM}; wanted a folder that deepbench submit wrote")
     form = _read_form(folder / FORM)
-    chosen = chosen or results_rounds.find_round(form["round"])
+    chosen = chosen or results_rounds.known_round(form["round"])
     found = [_lack_of_place(folder, form, chosen), *_lacks_of_files(folder, form)]
     lacks = [text for text in found if text is not None]
     data = form["data"]["file"]

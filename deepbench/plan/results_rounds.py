@@ -99,8 +99,11 @@ def _of_package(path: Path) -> ResultsRound:
 
 def find_round(name: str | Path) -> ResultsRound:
     """The round of this name, or that of a TOML file; `BadInput` if there is none."""
-    if isinstance(name, Path) or name.endswith(".toml"):
-        return read_round(Path(name))
+    return read_round(Path(name)) if str(name).endswith(".toml") else known_round(str(name))
+
+
+def known_round(name: str) -> ResultsRound:
+    """The round of the package with this name, which may come from anyone: it is never taken for a path."""
     known = {found.name: found for found in known_rounds()}
     refuse_unknown([name], known, "there is no round", "there are")
     return known[name]

@@ -368,6 +368,7 @@ def test_a_form_of_a_stranger_is_refused_in_one_sentence(folder, content, senten
         ("title", "../../evil"),
         ("title", ["x"]),
         ("round", "../2026"),
+        ("round", str(ROOT / "deepbench" / "suites" / "rounds" / "2026.toml")),
         ("data", {"file": "../../../etc/passwd", "bytes": 1, "sha256": "0"}),
         ("data", {"file": "/etc/passwd", "bytes": 1, "sha256": "0"}),
         ("data", 7),
@@ -382,6 +383,39 @@ def test_no_field_of_a_form_leads_elsewhere(folder, field, value):
 
     assert 64 == done.code
     assert 1 == len(done.errors.splitlines())
+
+
+def test_a_form_that_is_a_link_is_not_read(folder, tmp_path):
+    (folder / "submission.json").rename(tmp_path / "elsewhere.json")
+    (folder / "submission.json").symlink_to(tmp_path / "elsewhere.json")
+    done = run_here(["submit", "--check", str(folder)])
+
+    assert 64 == done.code
+    assert "has no submission.json" in done.errors
+
+
+@pytest.mark.parametrize(("measured", "round_"), [(True, "published"), (False, ROUND)])
+def test_a_round_of_the_other_mark_is_refused(tmp_path, measured, round_):
+    path = Parts().write(tmp_path / "mine.jsonl") if measured else published.path_of("iPhone 6")
+    wanted, found = ("published", "measured with deepbench run")
+    if not measured:
+        wanted, found = ("measured", "published by the original DeepBench")
+
+    assert [f"wanted {wanted} results in the round {round_}, found results {found}; leave out --round"] == [
+        text for text in submit(path, check=True, round=round_).lacks if "leave out --round" in text
+    ]
+
+
+def test_a_repository_may_have_a_round_of_its_own(tmp_path):
+    text = (ROOT / "deepbench" / "suites" / "rounds" / "2026.toml").read_text()
+    (tmp_path / "own.toml").write_text(text.replace('"2026"', '"lab"').replace("= 3", "= 4"))
+    path = Parts().write(tmp_path / "mine.jsonl")
+
+    assert "wanted at least 4 processes for each time, found" in submit(path, round=tmp_path / "own.toml").lacks[0]
+    (tmp_path / "own.toml").write_text(text.replace('"2026"', '"lab"'))
+    folder = submit(path, tmp_path, machine="Box", round=tmp_path / "own.toml").folder
+    assert tmp_path / "lab" / "box" == folder
+    assert [] == submit(folder, check=True, round=tmp_path / "own.toml").lacks
 
 
 def test_a_ranking_of_files_from_several_rounds_has_a_warning(sent, folder, tmp_path):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deepbench.api.measuring import alternate, measure, measure_limits, resume, selftest
     from deepbench.api.pages import report, site
     from deepbench.api.results import Results, load
+    from deepbench.api.submitting import submit
     from deepbench.applications.api import data, serve, train
     from deepbench.core.case import Case
     from deepbench.core.errors import BadInput, DeepBenchError
@@ -46,6 +47,7 @@ _PLACES = {
     "api.measuring": ("alternate", "measure", "measure_limits", "resume", "selftest"),
     "api.pages": ("report", "site"),
     "api.results": ("Results", "load"),
+    "api.submitting": ("submit",),
     "applications.api": ("data", "serve", "train"),
     "core.case": ("Case",),
     "core.errors": ("BadInput", "DeepBenchError"),
@@ -89,6 +91,7 @@ __all__ = [
     "selftest",
     "serve",
     "site",
+    "submit",
     "trace",
     "train",
     "what_if",

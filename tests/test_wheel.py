@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,12 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
     assert len(sources) == len(compiled) or shutil.which("cc") is None, compiled
 
 
+def test_one_wheel_serves_every_python(wheel):
+    assert re.fullmatch(r"deepbench_kernels-[\d.]+-py3-none-linux_\w+\.whl", wheel.name)
+    compiled = [PurePath(name).name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    assert all(re.fullmatch(r"_[a-z_]+\.so", name) for name in compiled), compiled
+
+
 def test_the_installed_command_measures_a_case(programs, tmp_path):
     text = "gemm m=64 n=32 k=100 f32 openblas"
     run(programs / "deepbench", "run", text, "--quick", "-o", "out.jsonl", cwd=tmp_path)
@@ -63,6 +70,12 @@ def test_the_installed_command_measures_a_case(programs, tmp_path):
     assert "native" == record["measurement"]["loop"] or shutil.which("cc") is None
     (row,) = json.loads(run(programs / "deepbench", "show", "out.jsonl", "--json", cwd=tmp_path))["cases"]
     assert "ok" == row["status"]
+
+
+def test_the_check_of_an_installation_finds_nothing(programs, tmp_path):
+    if shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
+    assert "measured and checked: " in run(programs / "python", ROOT / "packaging" / "check_installed.py", cwd=tmp_path)
 
 
 def test_the_installed_package_can_be_imported(programs, tmp_path):

@@ -36,14 +36,14 @@ def import_results(
     """Convert results of another program to a result file, and load it. The times stay marked as unchecked.
 
     Args:
-        file: of nccl-tests, benchdnn, nvbench, pyperf or the original DeepBench; of SCALE-Sim, ZigZag or Timeloop also
-            a folder.
+        file: of nccl-tests, benchdnn, nvbench, pyperf, benchmark_model or the original DeepBench; of SCALE-Sim, ZigZag
+            or Timeloop also a folder.
         output: the result file, which must not exist; None: the name of `file` with `.jsonl`, in this folder.
         machine: where the file does not name it.
         library: its name and version, such as `cuDNN 7.6`, where the file does not name it.
         backend: the name of that library in DeepBench, such as `cudnn`.
         threads: where the file does not say it; None: one.
-        problems: of simulators: the `counts.json` that `export_problems` wrote with the layers.
+        problems: of simulators and benchmark_model: the `counts.json` that `export_problems` wrote with the layers.
         clock: of simulators: cycles per second, as a number or such as `1GHz`.
         case: of nvbench and pyperf: the case of a benchmark; `{M}` stands for its axis M.
     """

@@ -16,7 +16,7 @@ from deepbench.cli.streams import say, warn, warn_each
 @click.option("--library", metavar="TEXT", help='The library, such as "cuDNN 7.6", where the file does not name it.')
 @click.option("--backend", metavar="NAME", help="The name of that library in deepbench, such as cudnn.")
 @click.option("--threads", metavar="N", help="The number of threads, where the file does not say it.")
-@click.option("--problems", metavar="JSON", help="Simulators: the counts.json that deepbench export wrote.")
+@click.option("--problems", metavar="JSON", help="Simulators, phones: the counts.json of deepbench export.")
 @click.option("--clock", metavar="HZ", help="Simulators: cycles per second, such as 1GHz.")
 @click.option("--case", metavar="CASE", help="nvbench, pyperf: the case of a benchmark; {M} stands for its axis M.")
 def import_file(
@@ -31,7 +31,8 @@ def import_file(
     case: str | None,
 ) -> None:
     """Read nccl-tests text or JSON, benchdnn lines, nvbench JSON, pyperf JSON, output of the original DeepBench, or
-    what SCALE-Sim, ZigZag or Timeloop made of problems of deepbench export (a file, or a folder).
+    what SCALE-Sim, ZigZag or Timeloop (a file, or a folder) or benchmark_model on a phone made of problems of deepbench
+    export.
 
     The times become a result file for show, compare, report and site. They stay marked as unchecked.
 
@@ -40,6 +41,7 @@ def import_file(
       deepbench import nccl.json -o nccl.jsonl
       deepbench import gemm.txt --machine "NVIDIA V100" --library "cuBLAS 10.1"
       deepbench import COMPUTE_REPORT.csv --problems counts.json --clock 1GHz
+      deepbench import phone.txt --problems counts.json --machine "Pixel 8"
       deepbench import bench.json --case "gemm m={M} n={N} k={K} f16 cublas"
     """
     from deepbench.api.filters import thread_count

@@ -8,6 +8,7 @@ from deepbench.api.text import BadInput
 from deepbench.cli.console import print_text, warn_of_gaps
 from deepbench.cli.options import comma_list, form_options, pairs, price_option, prices_of, skip_damaged_option, whole
 from deepbench.cli.root import HELP, cli
+from deepbench.cli.streams import warn
 
 
 @cli.command(context_settings=HELP, short_help="Say which machine serves an application best.")
@@ -79,6 +80,7 @@ def rank(
             "llm/llama31_70b h100_sxm h200_sxm"
         )
     from deepbench.api.comparing import rank as rank_machines
+    from deepbench.api.submitting import rounds_of
 
     found = rank_machines(
         *names,
@@ -89,4 +91,9 @@ def rank(
     )
     for results in found.files:
         warn_of_gaps(results)
+    rounds = rounds_of(results.path for results in found.files)
+    if len(rounds) > 1:
+        warn(
+            f"files of the rounds {' and '.join(rounds)}: their rules differ; only results of one round compare fairly"
+        )
     print_text(found.report(), form)

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -184,6 +184,47 @@ def make_private_folder(path: Path) -> None:
         raise BadInput(f"{name} {what}; wanted a folder of yours: remove it, or move it away") from None
     except OSError as error:
         raise NotWritten(path, error) from None
+
+
+@contextmanager
+def new_folder(path: Path, replaces: Callable[[Path], bool] | None = None) -> Iterator[Path]:
+    """Yield an empty folder next to `path`, which becomes `path` at the end: with everything in it, or not at all.
+
+    `BadInput` where `path` exists, even as a link, unless `replaces` says of it, a folder, that it may be replaced; and
+    where its folder is a link. After an error nothing is left, and what was there before has not changed.
+    """
+    import tempfile
+
+    name = shorten(printable(str(path)), MOST_OF_NAME)
+    made: list[Path] = []
+    try:
+        if path.parent.is_symlink():
+            raise BadInput(f"{shorten(printable(str(path.parent)), MOST_OF_NAME)} is a link; wanted a folder")
+        if os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or not (replaces and replaces(path))):
+            raise BadInput(f"{name} already exists; remove it, or choose another name")
+        missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir()
+            made.insert(0, folder)
+        with tempfile.TemporaryDirectory(".new", ".deepbench-", path.parent, ignore_cleanup_errors=True) as drafts:
+            draft, old = Path(drafts) / "draft", Path(drafts) / "old"
+            draft.mkdir()
+            yield draft
+            if os.path.lexists(path):
+                path.rename(old)
+            try:
+                draft.rename(path)
+            except OSError:
+                if old.exists():
+                    old.rename(path)
+                raise
+        made.clear()
+    except OSError as error:
+        raise NotWritten(path, error) from None
+    finally:
+        for folder in made:  # the innermost first
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def require_no_results(path: Path) -> None:

@@ -65,6 +65,11 @@ def read_text(path: Path, most_bytes: int, wanted: str) -> str:
     return decoded(content)
 
 
+def without_colors(text: str) -> str:
+    """A text without what colours a terminal; everything else stays."""
+    return COLORS.sub("", text)
+
+
 def plain_line(line: str) -> str:
     """A line without colours, and without what was put before it; the blanks that follow that stay."""
     line = COLORS.sub("", line)

@@ -22,7 +22,7 @@ from deepbench.core import registry, units
 from deepbench.core.aliases import did_you_mean
 from deepbench.core.case import Case, parse_case, parse_pattern
 from deepbench.core.errors import BadInput, shorten
-from deepbench.core.foreign_text import plain_lines, read_text
+from deepbench.core.foreign_text import plain_lines, read_text, without_colors
 from deepbench.core.json_lines import sanitized
 from deepbench.core.version import VERSION
 from deepbench.plan.modes import DEFAULT
@@ -63,7 +63,7 @@ class ImportOptions:
     case: str | None = None
     """A template for programs that do not know operations: `{M}` stands for the value of axis M."""
     problems: str | None = None
-    """Of simulators: the text of the counts.json of the export that they simulated."""
+    """The text of the counts.json of the export that was simulated, or that ran on a phone."""
     clock_hz: float | None = None
     """Of simulators: how many cycles a second has."""
     path: str = ""
@@ -89,6 +89,10 @@ class ImportedCase:
     """What the file calls it, where that is not the text of the case."""
     sources: Sequence[Source] | None = None
     """The rows of suites that ask for it. None: those of the original's suites with this problem."""
+    process_notes: Sequence[Mapping[str, Any]] = ()
+    """What else is known of each process, in their order; empty: nothing."""
+    states_threads: bool = False
+    """Whether the file says how many threads there were."""
 
 
 class _Few(list[Any]):
@@ -135,6 +139,17 @@ class Format(ABC):
     """Which of its outputs."""
     suffixes: ClassVar[tuple[str, ...]] = ()
     """Of its files, where a folder has one for each layer or case; empty: a file has everything."""
+    is_plain: ClassVar[bool] = True
+    """Whether it reads lines without what launchers put before them, which may look like the beginning of its own."""
+    uses: ClassVar[tuple[str, ...]] = ()
+    """Which of `problems` and `clock` it needs; others are refused."""
+
+    def refuse_unused(self, options: ImportOptions) -> None:
+        """`BadInput` for an option that the format has no use for, so that nobody believes that it counts."""
+        given = {"problems": options.problems, "clock": options.clock_hz}
+        for name, value in given.items():
+            if value is not None and name not in self.uses:
+                raise BadInput(f"--{name} says nothing about results of {self.name}; leave it out")
 
     @abstractmethod
     def matches(self, text: str) -> bool:
@@ -228,11 +243,12 @@ def recognize(text: str) -> Format:
 def read(text: str, options: ImportOptions) -> ImportedFile:
     """The cases in a text; `BadInput` if its format is unknown or it is damaged."""
     is_json = text.lstrip()[:1] == "{"
-    text = text if is_json else plain_lines(text)
+    whole, text = text, text if is_json else plain_lines(text)
     known = recognize(text)
+    known.refuse_unused(options)
     others = [] if is_json else [f for f in formats().values() if f is not known and f.matches(text)]
     try:
-        imported = known.read(text, options)
+        imported = known.read(text if known.is_plain else without_colors(whole), options)
         imported.left_out += [f"results of {other.name}: put them into a file of their own" for other in others]
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
         raise BadInput(f"{known.name}: the file is damaged ({type(error).__name__})") from None
@@ -268,6 +284,7 @@ def read_folder(folder: Path, options: ImportOptions) -> ImportedFile:
         raise BadInput(f"{folder} has {what}. In a folder, deepbench reads {names}")
     ((name, files),) = texts.items()
     (simulator,) = [found for found in known if found.name == name]
+    simulator.refuse_unused(options)
     try:
         return simulator.read_files(files, options)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
@@ -337,7 +354,9 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
     sources = _Sources()
     for entry, case in cases:
         for number, samples in enumerate(entry.processes_s or [[]], 1):
-            record: Record = sanitized(_record(entry, case, samples, number, library, imported.program))
+            notes = {**entry.notes, **(entry.process_notes[number - 1] if entry.process_notes else {})}
+            own = replace(entry, notes=notes)
+            record: Record = sanitized(_record(own, case, samples, number, library, imported.program))
             record["sources"] = sources.of(entry, case) if entry.sources is None else sanitized([*entry.sources])
             if error := schema_error(record):
                 imported.left_out.append(f"{case.text}: {error}")
@@ -349,7 +368,7 @@ def to_results(imported: ImportedFile, options: ImportOptions, command: Sequence
 def _runs_on_cpu(entry: tuple[ImportedCase, Case]) -> bool:
     """Whether a case runs on the CPU, and with the one thread that is assumed."""
     case = entry[1]
-    return case.device == "cpu" and not case.operation.is_group and case.threads == 1
+    return case.device == "cpu" and not case.operation.is_group and case.threads == 1 and not entry[0].states_threads
 
 
 def _parse_cases(imported: ImportedFile) -> list[tuple[ImportedCase, Case]]:

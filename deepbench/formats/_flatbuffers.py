@@ -131,6 +131,12 @@ class TableReader:
         field = self._field(number)
         return None if field is None else int(struct.unpack_from(f"<{kind}", self.content, field)[0])
 
+    def table(self, number: int) -> TableReader:
+        """A table that is present."""
+        field = self._field(number)
+        assert field is not None, "the file is ours and has it"
+        return TableReader(self.content, field + struct.unpack_from("<I", self.content, field)[0])
+
     def tables(self, number: int) -> list[TableReader]:
         """A vector of tables."""
         first, count = self._vector(number)

@@ -67,6 +67,8 @@ class ProblemExport:
     """Problems that are not in it, each with the reason."""
     remarks: list[str] = field(default_factory=list)
     """What differs from the problem."""
+    computed: dict[str, str] = field(default_factory=dict)
+    """What the output of a problem computes, as a text like that of the problem, by the name of the problem."""
 
     @property
     def texts(self) -> dict[str, str]:
@@ -156,6 +158,7 @@ def _counts(to: ProblemFormat, problems: Sequence[ExportedProblem], export: Prob
             {
                 "name": p.name,
                 "problem": p.text,
+                **({"computed": export.computed[p.name]} if p.name in export.computed else {}),
                 "flop": p.flop,
                 "sources": p.sources,
                 "layers": layers[p.name],

@@ -8,31 +8,22 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from typing import ClassVar
 
 from deepbench.core.devices import SIMULATED
-from deepbench.core.errors import BadInput, shorten
-from deepbench.core.json_lines import printable
-from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions, json_object
+from deepbench.core.errors import BadInput
+from deepbench.formats import Format, ImportedCase, ImportedFile, ImportOptions
+from deepbench.formats._counts import CountedProblem, counted_problems
 
 # More cycles than any simulator can count, and problems with more layers than any export has.
 MOST_CYCLES, MOST_LAYERS = 1e18, 100_000
 
 
-@dataclass(frozen=True)
-class CountedProblem:
-    """One problem of counts.json."""
-
-    text: str
-    layers: Mapping[str, int]
-    """How often one call of the problem runs each."""
-    sources: list[Any] = field(default_factory=list)
-
-
 class SimulatorFormat(Format):
     """Results of one simulator. Subclass it, and end the file with `FORMAT = MyFormat()`."""
+
+    uses: ClassVar[tuple[str, ...]] = ("problems", "clock")
 
     @abstractmethod
     def cycles(self, texts: Mapping[str, str], layers: list[str]) -> dict[str, float]:
@@ -51,7 +42,7 @@ class SimulatorFormat(Format):
             )
         if options.clock_hz is None:
             raise BadInput(f"{self.name} gives cycles; say how many there are in a second: --clock 1GHz")
-        problems = list(_problems(options.problems))
+        problems = list(counted_problems(options.problems))
         layers = [name for problem in problems for name in problem.layers]
         if len(layers) > MOST_LAYERS:
             raise BadInput(f"--problems: there are {len(layers)} layers; at most {MOST_LAYERS} are imported at once")
@@ -63,26 +54,6 @@ class SimulatorFormat(Format):
         if unknown := len(cycles.keys() - set(layers)):
             found.left_out.append(f"{unknown} layers that counts.json does not have")
         return found
-
-
-def _problems(text: str) -> Iterator[CountedProblem]:
-    """Those of a counts.json; `BadInput` if it is another file."""
-    content = json_object(text, "--problems")
-    listed = content.get("problems")
-    if not isinstance(listed, list) or not isinstance(content.get("format"), str):
-        raise BadInput("--problems: the file is no counts.json of deepbench export")
-    for entry in listed:
-        try:
-            layers = {str(layer["name"]): int(layer["times"]) for layer in entry["layers"]}
-            sources = entry.get("sources", [])
-            problem = CountedProblem(
-                printable(str(entry["problem"])), layers, sources if isinstance(sources, list) else []
-            )
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
-            raise BadInput("--problems: a problem in it has no text, or a layer without name or times") from None
-        if not layers or not all(1 <= times <= MOST_CYCLES for times in layers.values()):
-            raise BadInput(f"--problems: {shorten(problem.text, 80)} has no layers, or one that never runs")
-        yield problem
 
 
 def _imported(problem: CountedProblem, cycles: Mapping[str, float], clock_hz: float, program: str) -> ImportedCase:

@@ -1,82 +1,52 @@
 """TensorFlow Lite: a model per problem, for LiteRT on phones and for compilers that read these files.
 
 Weights and biases are constants, as in an app. Products are `FULLY_CONNECTED` (of batches `BATCH_MATMUL`), convolutions
-`PAD` and `CONV_2D` or `DEPTHWISE_CONV_2D` with channels last. f32, and i8 with the scale 1 of inputs and weights and a
-power of two for outputs, which the model states. Numbers of operators and fields are those of TensorFlow's schema.fbs.
+`PAD` and `CONV_2D` or `DEPTHWISE_CONV_2D` with channels last; `_tflite_recurrent.py` has recurrent layers. f32, and i8
+with the scale 1 of inputs and weights and a power of two for outputs, which the model states.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from deepbench.core.case import Case, check_settings
 from deepbench.core.errors import DeepBenchError, Unsupported
-from deepbench.formats._flatbuffers import Number, Numbers, Table, TableReader, text, written
+from deepbench.formats._flatbuffers import Number
 from deepbench.formats._problems import ProblemExport, ProblemFormat, ProblemOptions, WrittenLayer
+from deepbench.formats._tflite_graph import (
+    BATCH_MATMUL,
+    CONV_2D,
+    DEPTHWISE,
+    FULLY_CONNECTED,
+    PAD,
+    RELU,
+    TfliteGraph,
+    TfliteModel,
+    multiply_adds_of,
+)
+from deepbench.formats._tflite_recurrent import recurrent
 from deepbench.ops.conv.problem import Conv
 from deepbench.plan.problems import ExportedProblem
 
 # Constants are made and written. The second limit is that of all models.
 MOST_BYTES, MOST_TOGETHER = 2**30, 2**31
 
-SCHEMA, IDENTIFIER = 3, b"TFL3"
-
-# Operators, and the table of options that each has: its number in the union, and the version that we need.
-CONV_2D, DEPTHWISE, FULLY_CONNECTED, PAD, BATCH_MATMUL = 3, 4, 9, 34, 126
-OPTIONS = {CONV_2D: 1, DEPTHWISE: 2, FULLY_CONNECTED: 8, PAD: 22, BATCH_MATMUL: 101}
-VERSIONS = {CONV_2D: 3, DEPTHWISE: 3, FULLY_CONNECTED: 4, PAD: 2, BATCH_MATMUL: 1}
-
-TYPES = {"float32": 0, "int32": 2, "int64": 4, "int8": 9}
-ACTIVATIONS = {"none": 0, "relu": 1}
+ACTIVATIONS = {"none": 0, "relu": RELU}
 VALID = 1
 
 # How many standard deviations of a sum the scale of results of 8 bits covers.
 DEVIATIONS = 4.0
 
-
-@dataclass
-class TfliteModel:
-    """A graph of one or two operators."""
-
-    tensors: list[Table] = field(default_factory=list)
-    buffers: list[Table] = field(default_factory=lambda: [{}])
-    operators: list[tuple[int, Table]] = field(default_factory=list)
-
-    def tensor(self, name: str, shape: Sequence[int], kind: str, scale: float | None = None) -> int:
-        """A tensor without values; its number."""
-        found: dict[int, Any] = {0: Numbers("i", list(shape)), 1: Number("b", TYPES[kind]), 3: text(name)}
-        if scale is not None:
-            found[4] = {2: Numbers("f", [scale]), 3: Numbers("q", [0], 8)}
-        self.tensors.append(found)
-        return len(self.tensors) - 1
-
-    def constant(self, name: str, values: Any, scale: float | None = None) -> int:
-        """A tensor with values."""
-        number = self.tensor(name, values.shape, values.dtype.name, scale)
-        self.tensors[number] = {**self.tensors[number], 2: Number("I", len(self.buffers))}
-        self.buffers.append({0: Numbers("B", values.tobytes(), 16)})
-        return number
-
-    def add(self, code: int, inputs: Sequence[int], output: int, options: Table) -> None:
-        """An operator."""
-        self.operators.append(
-            (
-                code,
-                {1: Numbers("i", list(inputs)), 2: Numbers("i", [output]), 3: Number("B", OPTIONS[code]), 4: options},
-            )
-        )
-
-    def content(self, inputs: Sequence[int], output: int) -> bytes:
-        """The file."""
-        codes = list(dict.fromkeys(code for code, _ in self.operators))
-        # The older field for the operator has one byte; 127 says that the newer one counts.
-        listed = [{0: Number("b", min(c, 127)), 2: Number("i", VERSIONS[c]), 3: Number("i", c)} for c in codes]
-        operators: list[Table] = [{0: Number("I", codes.index(code)), **rest} for code, rest in self.operators]
-        graph: Table = {0: self.tensors, 1: Numbers("i", list(inputs)), 2: Numbers("i", [output]), 3: operators}
-        root: Table = {0: Number("I", SCHEMA), 1: listed, 2: [graph], 3: text("deepbench"), 4: self.buffers}
-        return written(root, IDENTIFIER)
+# What models do in place of what a case may ask for: the settings of what they compute.
+COMPUTED = {
+    "gemm": {"beta": "0", "weights": "packed"},
+    "linear": {"weights": "packed"},
+    "conv": {"layout": "nhwc"},
+    "recurrent": {"mode": "inference", "weights": "packed"},
+}
 
 
 class Tflite(ProblemFormat):
@@ -105,32 +75,31 @@ class Tflite(ProblemFormat):
             together += len(content)
             export.files[f"{problem.name}.tflite"] = content
             export.layers.append(WrittenLayer(problem.name, problem.name, 1, problem.flop // 2))
-            if case.settings.get("beta") == "1":
-                export.remarks.append(f"{problem.name}: without the addition to C")
+            export.computed[problem.name] = replace(problem, case=computed(case)).text
+            export.remarks += [f"{problem.name}: {words}" for words in _differences(case)]
         return export
 
     def recount(self, export: ProblemExport) -> dict[str, int]:
-        """From the shapes of the tensors of each model."""
-        counts = {}
-        for path, content in export.files.items():
-            if isinstance(content, bytes):
-                shapes = shapes_of(content)
-                # Each output is a sum over all dimensions of its filter, or of its row, but the first.
-                depth = shapes["w"][1:] if "w" in shapes else shapes["a"][-1:]
-                # The filter of a depthwise layer is 1 × r × s × k, and each of its outputs has r · s products.
-                depth = depth[:-1] if len(depth) == 3 and shapes["w"][0] == 1 and _is_depthwise(content) else depth
-                counts[path.removesuffix(".tflite")] = math.prod(shapes["y"]) * math.prod(depth)
-        return counts
+        """From the shapes of the tensors of each operator."""
+        models = {path: content for path, content in export.files.items() if isinstance(content, bytes)}
+        return {path.removesuffix(".tflite"): multiply_adds_of(content) for path, content in models.items()}
 
 
-def shapes_of(content: bytes) -> dict[str, list[int]]:
-    """The shape of each tensor of a model, by its name."""
-    (graph,) = TableReader.root(content).tables(2)
-    return {tensor.text(3): tensor.numbers(0) for tensor in graph.tables(0)}
+def computed(case: Case) -> Case:
+    """The case that a model computes: with its layouts, with weights that are packed ahead, and without C."""
+    settings = {**dict(case.overrides), **COMPUTED.get(case.op, {})}
+    is_transposed = getattr(case.problem, "b_t", 0) == 1
+    problem = replace(case.problem, b_t=0) if is_transposed else case.problem
+    return replace(case, problem=problem, overrides=check_settings(case.op, settings))
 
 
-def _is_depthwise(content: bytes) -> bool:
-    return any(code.number(3) == DEPTHWISE for code in TableReader.root(content).tables(1))
+def _differences(case: Case) -> list[str]:
+    """What a model does that its case does not ask for."""
+    found = ["without the addition to C"] * (case.settings.get("beta") == "1")
+    found += ["its data are not transposed"] * (getattr(case.problem, "b_t", 0) == 1)
+    found += ["results of 8 bits in place of 32"] * (case.op == "gemm" and case.precision.name == "i8")
+    found += ["keeps nothing for gradients"] * (case.op == "recurrent" and case.settings["mode"] == "training")
+    return found
 
 
 def _scale(weights: Any, depth: int) -> float:
@@ -151,16 +120,16 @@ def fully_connected(problem: ExportedProblem) -> bytes:
     is_small = case.precision.name == "i8"
     is_by_rows = case.op == "linear" or p.a_t == 1  # otherwise by columns, which is k × m as an array
     weights = arrays["a"] if is_by_rows else arrays["a"].T
-    one, model = (1.0 if is_small else None), TfliteModel()
+    one, graph = (1.0 if is_small else None), TfliteModel().graph()
     data = "int8" if is_small else "float32"
-    x = model.tensor("x", (p.n, p.k), data, one)
-    inputs = [x, model.constant("w", np.ascontiguousarray(weights), one)]
+    x = graph.input("x", (p.n, p.k), data, one)
+    inputs = [x, graph.constant("w", np.ascontiguousarray(weights), one)]
     if "bias" in arrays:
         kept = arrays["bias"].astype("int32" if is_small else "float32")
-        inputs.append(model.constant("bias", kept, one))
-    y = model.tensor("y", (p.n, p.m), data, _scale(weights, p.k) if is_small else None)
-    model.add(FULLY_CONNECTED, inputs, y, {0: Number("b", ACTIVATIONS[kind])})
-    return model.content([x], y)
+        inputs.append(graph.constant("bias", kept, one))
+    y = graph.tensor("y", (p.n, p.m), data, _scale(weights, p.k) if is_small else None)
+    graph.add(FULLY_CONNECTED, inputs, [y], {0: Number("b", ACTIVATIONS[kind])})
+    return _with_output(graph, y)
 
 
 def batched(problem: ExportedProblem) -> bytes:
@@ -168,11 +137,11 @@ def batched(problem: ExportedProblem) -> bytes:
     p = problem.case.problem
     if problem.case.precision.name != "f32":
         raise Unsupported("batches of products are written in f32")
-    model = TfliteModel()
-    a, b = model.tensor("a", (p.batch, p.n, p.k), "float32"), model.tensor("b", (p.batch, p.k, p.m), "float32")
-    y = model.tensor("y", (p.batch, p.n, p.m), "float32")
-    model.add(BATCH_MATMUL, [a, b], y, {0: Number("B", 0), 1: Number("B", 0)})
-    return model.content([a, b], y)
+    graph = TfliteModel().graph()
+    a, b = graph.input("a", (p.batch, p.n, p.k)), graph.input("b", (p.batch, p.k, p.m))
+    y = graph.tensor("y", (p.batch, p.n, p.m), "float32")
+    graph.add(BATCH_MATMUL, [a, b], [y], {0: Number("B", 0), 1: Number("B", 0)})
+    return _with_output(graph, y)
 
 
 def convolution(problem: ExportedProblem) -> bytes:
@@ -187,32 +156,43 @@ def convolution(problem: ExportedProblem) -> bytes:
     is_small = case.precision.name == "i8"
     if is_small and arrays["x"].dtype.name != "int8":
         raise Unsupported("models have signed data of 8 bits")
-    one, model, data = (1.0 if is_small else None), TfliteModel(), "int8" if is_small else "float32"
+    one, graph, data = (1.0 if is_small else None), TfliteModel().graph(), "int8" if is_small else "float32"
     is_depthwise = p.groups == p.c > 1
     filters = arrays["w"] if case.settings["layout"] == "nhwc" else np.moveaxis(arrays["w"], 1, -1)
     if is_depthwise:  # k × r × s × 1 becomes 1 × r × s × k
         filters = np.moveaxis(filters, 0, -1)[..., 0, :][np.newaxis]
-    x = model.tensor("x", (p.n, p.h, p.w, p.c), data, one)
+    x = graph.input("x", (p.n, p.h, p.w, p.c), data, one)
     source = x
     if p.pad_h or p.pad_w:
         edges = np.array([[0, 0], [p.pad_h] * 2, [p.pad_w] * 2, [0, 0]], np.int32)
-        source = model.tensor("padded", (p.n, p.h + 2 * p.pad_h, p.w + 2 * p.pad_w, p.c), data, one)
-        model.add(PAD, [x, model.constant("edges", edges)], source, {})
-    inputs = [source, model.constant("w", np.ascontiguousarray(filters), one)]
+        source = graph.tensor("padded", (p.n, p.h + 2 * p.pad_h, p.w + 2 * p.pad_w, p.c), data, one)
+        graph.add(PAD, [x, graph.constant("edges", edges)], [source])
+    inputs = [source, graph.constant("w", np.ascontiguousarray(filters), one)]
     bias = arrays["b"] if "b" in arrays else np.zeros(p.k)  # the operator of 8 bits requires one
-    inputs.append(model.constant("bias", bias.astype("int32" if is_small else "float32"), one))
+    inputs.append(graph.constant("bias", bias.astype("int32" if is_small else "float32"), one))
     depth = p.c // p.groups * p.r * p.s
-    y = model.tensor("y", (p.n, *p.output[1:], p.k), data, _scale(filters, depth) if is_small else None)
+    y = graph.tensor("y", (p.n, *p.output[1:], p.k), data, _scale(filters, depth) if is_small else None)
     strides = {0: Number("b", VALID), 1: Number("i", p.stride_w), 2: Number("i", p.stride_h)}
     dilation = Number("i", p.dilation_w), Number("i", p.dilation_h)
     if is_depthwise:
         options = {**strides, 3: Number("i", p.k // p.c), 4: Number("b", 0), 5: dilation[0], 6: dilation[1]}
     else:
         options = {**strides, 3: Number("b", 0), 4: dilation[0], 5: dilation[1]}
-    model.add(DEPTHWISE if is_depthwise else CONV_2D, inputs, y, options)
-    return model.content([x], y)
+    graph.add(DEPTHWISE if is_depthwise else CONV_2D, inputs, [y], options)
+    return _with_output(graph, y)
 
 
-MODELS = {"gemm": fully_connected, "linear": fully_connected, "batched_gemm": batched, "conv": convolution}
+def _with_output(graph: TfliteGraph, y: int) -> bytes:
+    graph.outputs = [y]
+    return graph.model.content()
+
+
+MODELS: dict[str, Callable[[ExportedProblem], bytes]] = {
+    "gemm": fully_connected,
+    "linear": fully_connected,
+    "batched_gemm": batched,
+    "conv": convolution,
+    "recurrent": recurrent,
+}
 
 FORMAT = Tflite()

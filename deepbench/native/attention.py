@@ -100,6 +100,18 @@ class Decode(ctypes.Structure):
     )
 
 
+def load_openmp() -> None:
+    """Make the functions of an OpenMP runtime known to `_attention.so`: of the loaded one, else of that in our wheel.
+
+    Without either, as in a checkout, it is the one of the system, if there is one.
+    """
+    for path in (library.openmp_runtime(), library.own_openmp(), "libgomp.so.1"):
+        with contextlib.suppress(OSError):
+            if path is not None:
+                ctypes.CDLL(path, mode=os.RTLD_GLOBAL)
+                return
+
+
 @cache
 def compiled() -> ctypes.CDLL:
     """The compiled code; `Unsupported` if it was not built.
@@ -107,8 +119,7 @@ def compiled() -> ctypes.CDLL:
     It is not linked to an OpenMP runtime, but uses the one that the library of matrix products has loaded: the threads
     of two runtimes would wait for each other on the same cores.
     """
-    with contextlib.suppress(OSError):
-        ctypes.CDLL(library.openmp_runtime() or "libgomp.so.1", mode=os.RTLD_GLOBAL)
+    load_openmp()
     loops = library.compiled("attention")
     if loops is None:
         raise Unsupported("the C loops for attention are not built: install gcc, then install DeepBench again")

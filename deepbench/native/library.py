@@ -141,6 +141,15 @@ def openmp_runtime() -> str | None:
     return found[1] if found else None
 
 
+def own_openmp() -> str | None:
+    """The file of the OpenMP runtime in our wheel; None in a checkout, whose loops use the runtime of the system.
+
+    auditwheel puts a copy beside the package, and links those loops to it that are linked to OpenMP.
+    """
+    files = sorted((Path(__file__).parents[2] / "deepbench_kernels.libs").glob("libgomp-*.so*"))
+    return str(files[0]) if files else None
+
+
 def threads_of_case() -> int:
     """For libraries that are told by a call: DeepBench sets this variable. Without it, as many as there are CPUs."""
     text = os.environ.get("OMP_NUM_THREADS", "")
@@ -161,7 +170,9 @@ def c_function(name: str) -> ctypes._NamedFuncPointer:
 
 def compiled(name: str) -> ctypes.CDLL | None:
     """Our own C code from this folder; None if it was not built, or built for another machine."""
-    for path in sorted(Path(__file__).parent.glob(f"_{name}*.so")):
+    folder = Path(__file__).parent
+    # Older checkouts have names with the ABI of a Python. Where both are there, the plain name is the newer one.
+    for path in (folder / f"_{name}.so", *sorted(folder.glob(f"_{name}.*.so"))):
         with contextlib.suppress(OSError):
             return ctypes.CDLL(str(path))
     return None

@@ -31,6 +31,9 @@ from deepbench.results.record import Source
 SUITES = Path(__file__).parents[1] / "suites"
 ARCHITECTURES = SUITES / "architectures"
 
+# Folders of the suites whose files are no suites: parts of models, and rounds of results.
+NO_SUITES = (ARCHITECTURES, SUITES / "rounds")
+
 # What the files of models end in; those that `deepbench trace` writes in the second.
 MODELS = (".toml", ".suite")
 
@@ -127,7 +130,7 @@ def suite_files() -> dict[str, list[Path]]:
         name = path.stem if folder == "." else folder
         found.setdefault(name, []).append(path)
     for path in sorted(SUITES.rglob("*.toml")):
-        if path.parent != ARCHITECTURES:
+        if path.parent not in NO_SUITES:
             found[path.relative_to(SUITES).with_suffix("").as_posix()] = [path]
     return found
 

@@ -142,7 +142,7 @@ def _build(
     cached = {path.stem: path for path in (out / STATE).glob("*.json")}
     found = (path for end in (JSONL, JSONL + GZIP) for path in folder.rglob(f"*{end}"))
     files = sorted(path for path in found if out not in path.parents)
-    named = [(path, name, title_of(path.relative_to(folder))) for path, name in _names(folder, files).items()]
+    named = [(path, name, _title(path.relative_to(folder))) for path, name in _names(folder, files).items()]
     if with_published:
         named += [(published.path_of(machine), _slug(machine), machine) for machine in published.machines()]
     total, built = len(named), Built()
@@ -210,6 +210,13 @@ def _names(folder: Path, files: Iterable[Path]) -> dict[Path, str]:
         used.add(name)
         names[path] = name
     return names
+
+
+def _title(path: Path) -> str:
+    """What the pages call a file. In a submitted folder, the file has the name of the folder, which is said once."""
+    title = title_of(path)
+    *_, parent, name = ("", *title.split("/"))
+    return title.removesuffix(f"/{name}") if parent == name else title
 
 
 def _slug(text: str) -> str:

@@ -63,9 +63,7 @@ def _lacks_of_plan(file: ResultFile) -> list[str]:
     done = {r["case"] for r in file.records if r["status"] != "interrupted"}
     missing = [text for text in file.order if text not in done]
     lacks = (
-        [f"{len(missing):,} of {len(file.order):,} planned cases are not measured: {_named(missing)}"]
-        if missing
-        else []
+        [f"{len(missing):,} of {len(file.order):,} planned cases are not measured: {named(missing)}"] if missing else []
     )
     lacks += [f"damaged: {damage_text(file.damaged)}"] if file.damaged else []
     return lacks + ["the last line is incomplete"] * file.truncated
@@ -92,19 +90,19 @@ def _precisions(backend: Backend) -> list[str]:
 
 def _lacks_of_rounds(ranked: Sequence[Summary]) -> list[str]:
     few = [s.record["case"] for s in ranked if len(s.rounds) < LEAST_ROUNDS]
-    return [f"{len(few):,} cases have fewer than {LEAST_ROUNDS} rounds: {_named(few)}"] if few else []
+    return [f"{len(few):,} cases have fewer than {LEAST_ROUNDS} rounds: {named(few)}"] if few else []
 
 
 def _lacks_of_quiet(ranked: Sequence[Summary]) -> list[str]:
     disturbed = [s.record["case"] for s in ranked if s.is_disturbed]
     if len(disturbed) <= MOST_DISTURBED * len(ranked):
         return []
-    return [f"other programs disturbed {len(disturbed):,} of {len(ranked):,} times: {_named(disturbed)}"]
+    return [f"other programs disturbed {len(disturbed):,} of {len(ranked):,} times: {named(disturbed)}"]
 
 
 def intervals_text(summaries: Iterable[Summary]) -> str | None:
     """How wide the 95 % intervals of undisturbed times are; None if there are none."""
-    widths = _half_widths(summaries)
+    widths = half_widths(summaries)
     if not widths:
         return None
     most = widths[-(len(widths) // 10) - 1]
@@ -114,7 +112,7 @@ def intervals_text(summaries: Iterable[Summary]) -> str | None:
     )
 
 
-def _half_widths(summaries: Iterable[Summary]) -> list[float]:
+def half_widths(summaries: Iterable[Summary]) -> list[float]:
     """Half the width of each interval over its time, in ascending order."""
     estimates = [s.estimate for s in summaries if s.is_ranked and not s.is_disturbed and s.estimate]
     return sorted(
@@ -123,7 +121,7 @@ def _half_widths(summaries: Iterable[Summary]) -> list[float]:
 
 
 def _lacks_of_certainty(ranked: Sequence[Summary]) -> list[str]:
-    widths = _half_widths(ranked)
+    widths = half_widths(ranked)
     if not widths or median(widths) <= WIDEST_MEDIAN:
         return []
     return [f"half of the 95 % intervals are wider than {units.plus_minus(median(widths))}; measure more rounds"]
@@ -131,19 +129,32 @@ def _lacks_of_certainty(ranked: Sequence[Summary]) -> list[str]:
 
 def _lacks_of_conditions(file: ResultFile) -> list[str]:
     machine: Mapping[str, Any] = file.header["machine"]
-    lacks = [f"the machine's {name} is unknown" for name in FACTS if machine.get(name) is None]
+    lacks = [f"the machine's {name} is unknown" for name in unknown_facts(machine)]
     try:
         datetime.fromisoformat(file.header["started"])
     except ValueError:
         lacks.append("the date is unknown")
     if chosen := file.chosen_variables:
         lacks.append(f"environment variables changed what libraries choose by themselves: {', '.join(chosen)}")
-    load, cores = machine.get("load_1min"), machine.get("cores_allowed")
-    if isinstance(load, int | float) and isinstance(cores, int) and load > MOST_LOAD * cores:
-        lacks.append(f"other programs were running when it began: a load of {load:.2f} on {cores} cores")
+    load = load_per_core(machine)
+    if load is not None and load > MOST_LOAD:
+        cores = machine["cores_allowed"]
+        lacks.append(f"other programs were running when it began: a load of {load * cores:.2f} on {cores} cores")
     return lacks
 
 
-def _named(texts: list[str]) -> str:
+def unknown_facts(machine: Mapping[str, Any]) -> list[str]:
+    """The names of the facts that a file lacks of its machine."""
+    return [name for name in FACTS if machine.get(name) is None]
+
+
+def load_per_core(machine: Mapping[str, Any]) -> float | None:
+    """Programs that waited for a core when the run began, over the number of cores; None if unknown."""
+    load, cores = machine.get("load_1min"), machine.get("cores_allowed")
+    return load / cores if isinstance(load, int | float) and isinstance(cores, int) and cores > 0 else None
+
+
+def named(texts: list[str]) -> str:
+    """The first of many texts, and how many more there are."""
     more = f" and {len(texts) - MOST_NAMED:,} more" if len(texts) > MOST_NAMED else ""
     return f"{'; '.join(texts[:MOST_NAMED])}{more}"

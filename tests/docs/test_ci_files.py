@@ -16,6 +16,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / "action.yml"
 SCRIPT = ROOT / "ci" / "compare.sh"
+RELEASE = ROOT / ".github" / "workflows" / "release.yml"
 
 
 def program(name, package):
@@ -33,8 +34,34 @@ def test_the_action_fits_the_schema_of_github():
 
 
 @pytest.mark.programs
-def test_an_auditor_of_actions_finds_nothing():
-    words = [program("zizmor", "zizmor"), "--offline", "--no-progress", str(ACTION)]
+def test_the_workflows_fit_the_schema_of_github():
+    files = sorted(map(str, RELEASE.parent.glob("*.yml")))
+    words = [program("check-jsonschema", "check-jsonschema"), "--builtin-schema", "vendor.github-workflows", *files]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert str(RELEASE) in files
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_workflow_of_releases_publishes_nothing():
+    text = RELEASE.read_text()
+    workflow = yaml.safe_load(text)
+    assert {"contents": "read"} == workflow["permissions"]
+    assert all("permissions" not in job and "environment" not in job for job in workflow["jobs"].values())
+    assert "secrets" not in text
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    uses = [step["uses"] for step in steps if "uses" in step]
+    assert {"checkout", "setup-python", "upload-artifact", "download-artifact"} == {
+        re.fullmatch(r"actions/([a-z-]+)@[0-9a-f]{40}", use)[1] for use in uses
+    }
+    commands = "\n".join(step.get("run", "") for step in steps)
+    assert "${{" not in commands
+    assert not re.search(r"\b(twine upload|gh release|git push|curl|uv publish)\b", commands)
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("file", [ACTION, RELEASE], ids=lambda file: file.name)
+def test_an_auditor_of_actions_finds_nothing(file):
+    words = [program("zizmor", "zizmor"), "--offline", "--no-progress", str(file)]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -3,12 +3,13 @@
 import re
 
 from deepbench import formats
+from deepbench.api import submitting
 from deepbench.core import toml
 from deepbench.fleets import reference
 from deepbench.networks.traces import from_log, from_onnx, onnx_file, trace
 from deepbench.networks.what_if import hardware
 from deepbench.ops import attention, grouped_gemm
-from deepbench.plan import models, suites
+from deepbench.plan import models, results_rounds, suites
 from deepbench.results import file
 from deepbench.workloads import flashinfer_trace
 from tests.conftest import ROOT
@@ -44,6 +45,8 @@ ROWS = [
         flashinfer_trace.MOST_FILE_BYTES,
         (flashinfer_trace.MOST_BYTES // MIB, flashinfer_trace.MOST_WORKLOADS, flashinfer_trace.MOST_REFERENCES),
     ),
+    ("round of results", results_rounds.MOST_BYTES, (results_rounds.MOST_SUITES,)),
+    ("data of a submitted folder", submitting.LARGEST_DATA_BYTES, (submitting.MOST_FORM_BYTES // MIB,)),
     (
         "reference of hosts",
         reference.LARGEST_BYTES,

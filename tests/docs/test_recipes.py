@@ -1,6 +1,7 @@
 """The recipes for operators: their files parse, and their scripts do what they say, with stubs."""
 
 import ast
+import contextlib
 import json
 import re
 import stat
@@ -149,24 +150,36 @@ def test_the_recipe_of_spack_agrees_with_the_project(monkeypatch):
     import tomllib
 
     said = []
-    stub = types.ModuleType("spack.package")
-    stub.PythonPackage = object
+    package, python = types.ModuleType("spack.package"), types.ModuleType("spack_repo.builtin.build_systems.python")
+    python.PythonPackage = object
     for name in ("license", "version", "variant", "depends_on"):
-        setattr(stub, name, lambda *words, _name=name, **options: said.append((_name, words, options)))
-    stub.find_libraries = lambda *words, **options: ["/spack/lib/libdnnl.so"]
-    monkeypatch.setitem(sys.modules, "spack", types.ModuleType("spack"))
-    monkeypatch.setitem(sys.modules, "spack.package", stub)
+        setattr(package, name, lambda *words, _name=name, **options: said.append((_name, words, options)))
+    package.default_args = lambda **options: contextlib.nullcontext()
+    package.find_libraries = lambda *words, **options: ["/spack/lib/libdnnl.so"]
+    package.EnvironmentModifications = object
+    for module in (package, python):
+        parts = module.__name__.split(".")
+        for length in range(1, len(parts)):
+            monkeypatch.setitem(sys.modules, ".".join(parts[:length]), types.ModuleType(".".join(parts[:length])))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
     names = {}
     exec(compile((FOLDER / "spack" / "package.py").read_text(), "package.py", "exec"), names)
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = {words[0] for name, words, _ in said if name == "depends_on"}
+    needed = {words[0]: options.get("when") for name, words, options in said if name == "depends_on"}
     for requirement in project["dependencies"]:
         name, least = re.match(r"([\w-]+)>=([\d.]+)", requirement).groups()
-        if name not in ("scipy-openblas64", "onednn-cpu-gomp"):
+        if name == "scipy-openblas64":
+            assert f"openblas@{least}: threads=openmp" in needed
+        elif name != "onednn-cpu-gomp":
             assert f"py-{name}@{least}:" in needed, requirement
     assert f"python@{project['requires-python'].removeprefix('>=')}:" in needed
     assert ("license", (project["license"],), {}) in said
+    extras = {words[0] for name, words, _ in said if name == "variant"} - {"onednn"}
+    assert {"mpi", "fleet", "report"} <= extras
+    for extra in extras:
+        name, least = re.match(r"([\w-]+)>=([\d.]+)", project["optional-dependencies"][extra][0]).groups()
+        assert f"+{extra}" == needed.get(f"py-{name.lower()}@{least}:"), extra
 
     class Spec(dict):
         prefix = "/spack"

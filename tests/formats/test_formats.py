@@ -547,3 +547,11 @@ def test_a_number_of_threads_that_nobody_gave_is_said():
         said.append(found.remarks)
 
     assert [["the file does not say how many threads there were; they count as 1 (--threads N)"], []] == said
+
+
+@pytest.mark.parametrize(("option", "name"), [({"problems": "{}"}, "problems"), ({"clock_hz": 1e9}, "clock")])
+def test_an_option_that_a_format_does_not_use_is_refused(option, name):
+    text = (FOLDER / "pyperf.json").read_text()
+
+    with pytest.raises(BadInput, match=f"--{name} says nothing about results of pyperf; leave it out"):
+        formats.read(text, formats.ImportOptions(**option))

@@ -470,62 +470,6 @@ def test_onnx_models_compute_the_operation(exported):
             np.testing.assert_allclose(results[name], want, rtol=1e-4, atol=1e-4, err_msg=text)
 
 
-TFLITE = [
-    f"{GEMM} beta=0",
-    "gemm m=9 n=5 k=9 forward f32 beta=0",
-    "linear m=6 n=5 k=4 forward f32 activation=relu",
-    "batched_gemm batch=3 m=4 n=5 k=6 forward f32",
-    "gemm m=64 n=5 k=300 a_t=1 forward i8 beta=0",
-    CONV,
-    GROUPED_CONV,
-    "conv n=2 c=6 h=9 w=8 k=12 r=3 s=2 pad_h=1 stride_w=2 groups=6 forward f32",
-]
-
-
-def tflite_inputs(case, model, arrays):
-    """What the model gets for the same result, and our result in its layout."""
-    want = dict(case.operation.reference(case, arrays).items())
-    if case.op == "conv":
-        return [np.moveaxis(arrays["x"], 1, -1)], np.moveaxis(want["y"], 1, -1)
-    if case.op == "batched_gemm":
-        return [arrays["b"], arrays["a"]], want["c"]
-    return [arrays["b"].T if getattr(case.problem, "b_t", 0) else arrays["b"]], want["c"]
-
-
-def test_tflite_models_compute_the_operation(exported):
-    """In LiteRT, next to float64; 8-bit results within one step of their scale."""
-    runtime = pytest.importorskip("ai_edge_litert.interpreter", reason="LiteRT is not installed; make test-simulators")
-    made, files = exported("tflite", *TFLITE)
-    assert [] == made.left_out
-    for text, layer in zip(TFLITE, made.layers, strict=True):
-        case = parse_case(f"{text} reference threads=1")
-        arrays = case.operation.operands(case)
-        model = runtime.Interpreter(model_content=files[f"{layer.name}.tflite"])
-        model.allocate_tensors()
-        given, want = tflite_inputs(case, model, arrays)
-        for entry, values in zip(model.get_input_details(), given, strict=True):
-            model.set_tensor(entry["index"], np.ascontiguousarray(values))
-        model.invoke()
-        (output,) = model.get_output_details()
-        result = model.get_tensor(output["index"])
-        if result.dtype == np.int8:
-            scale, _ = output["quantization"]
-            want = np.clip(np.round(want / scale), -128, 127)
-            assert np.mean(np.abs(want)) > 10
-            np.testing.assert_allclose(result, want, atol=1, err_msg=text)
-        else:
-            np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-4, err_msg=text)
-
-
-def test_tflite_models_are_read_again(exported):
-    from deepbench.formats import tflite
-
-    _, files = exported("tflite", *TFLITE)
-    conv = tflite.shapes_of(files["conv_6.tflite"])
-    assert {"x": [2, 9, 8, 6], "padded": [2, 11, 10, 6], "w": [4, 3, 2, 6], "y": [2, 5, 9, 4]}.items() <= conv.items()
-    assert b"TFL3" == files["conv_6.tflite"][4:8]
-
-
 def test_precisions_that_a_format_lacks_are_named(exported):
     made, _ = exported("benchdnn", GEMM, "gemm m=2 n=2 k=2 tf32")
 

@@ -60,6 +60,21 @@ COLUMNS = b"op,precision,m,n,k,count,name\ngemm,f32,64,32,16,3,first\ngemm,bf16,
 CSV = b"m,n,k,a_t,b_t,application,label,needed\n64,32,16,0,0,Speech,first,yes\n128,1,16,1,0,Speech,,no\n"
 TXT = b"# a list\ngemm m=64 n=32 k=16 a_t=0 b_t=0 f32,bf16 onednn\nconv n=1 c=3 h=8 w=8 k=4 r=3 s=3 # first\n"
 
+# Of models that ran on a phone.
+COUNTS = json.dumps(
+    {
+        "format": "tflite",
+        "problems": [
+            {"name": name, "problem": text, "layers": [{"name": name, "times": 1}]}
+            for name, text in {
+                "gemm_1": "gemm m=64 n=4 k=32 forward f32",
+                "conv_2": "conv n=1 c=64 h=56 w=56 k=64 r=3 s=3 forward f32",
+                "recurrent_3": "recurrent cell=lstm hidden=8 batch=2 timesteps=5 forward f32",
+            }.items()
+        ],
+    }
+)
+
 REFERENCE = """import torch
 
 def run(A, B):
@@ -140,7 +155,10 @@ def read_workloads(folder):
 def read_foreign(content):
     text = content.decode(errors="replace")
     case = "gemm m={M} n={N} k={K} f16" if "axis_values" in text else "gemm m=1 n=2 k=3" if "metadata" in text else None
-    options = formats.ImportOptions(backend="cublas", case=case)
+    if "benchmark_litert_model" in text or "Inference timings" in text:
+        options = formats.ImportOptions(problems=COUNTS)
+    else:
+        options = formats.ImportOptions(backend="cublas", case=case)
     header, records = formats.to_results(formats.read(text, options), options, [])
     summaries = summary.summarize(records, [planned["case"] for planned in header["plan"]["cases"]])
     str(sections(summaries, limits.of_file(ResultFile(Path("foreign.jsonl"), header, records), summaries)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deepbench.core.errors import Unavailable
+from deepbench.machine import describe
 from deepbench.native import library
 from deepbench.native.blas_backend import BlasBackend
 
@@ -19,6 +20,8 @@ class NVPL(BlasBackend):
     def open(self) -> dict[str, Any]:
         if not self.exists_here:
             raise Unavailable("made for Linux on Arm processors", "OpenBLAS has matrix products here")
+        if "atomics" not in describe.instructions():  # its first product would end the process
+            raise Unavailable("needs Armv8.1, which this CPU is not (atomics)", "OpenBLAS has matrix products here")
         # Of the two with OpenMP: GCC's runtime is the one that other libraries here use.
         self.library = library.load(
             self.title,

@@ -28,7 +28,7 @@ IDENTITY = ("host", "cpu", "instructions", "cpus_allowed", "memory_bytes", "kern
 INSTRUCTIONS = (
     *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl"),
     *("avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16"),
-    *("asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "svebf16", "svei8mm", "sme", "sme2"),
+    *("asimd", "atomics", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "svebf16", "svei8mm", "sme", "sme2"),
 )
 
 # Those that multiply a precision without conversion to f32. AVX2 multiplies 8-bit numbers (vpmaddubsw).

@@ -11,23 +11,23 @@ import pytest
 from deepbench.api.measuring import measure_limits, selftest
 from deepbench.core.errors import BadInput
 from deepbench.machine import describe, doctor, system
-from deepbench.machine.system import accelerators, allowed_cpus, emulator, require_real_linux
+from deepbench.machine.system import accelerators, allowed_cpus, emulator, require_measurable
 from deepbench.native import library
 from tests.conftest import ROOT
 from tests.help.command import run_here
 
 
 @pytest.fixture
-def macos(monkeypatch):
+def freebsd(monkeypatch):
     for name in ("sched_getaffinity", "sched_setaffinity"):
         monkeypatch.delattr(os, name)
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(sys, "platform", "freebsd14")
+    monkeypatch.setattr(platform, "system", lambda: "FreeBSD")
 
 
-def test_where_nothing_can_be_measured_a_sentence_says_what_works(macos, tmp_path):
-    with pytest.raises(BadInput, match=r"measuring needs Linux, and this is Darwin; .* can be shown"):
-        require_real_linux()
+def test_where_nothing_can_be_measured_a_sentence_says_what_works(freebsd, tmp_path):
+    with pytest.raises(BadInput, match=r"measuring needs Linux, and this is FreeBSD; .* can be shown"):
+        require_measurable()
     for measure in (lambda: measure_limits(1), selftest):
         with pytest.raises(BadInput, match="measuring needs Linux"):
             measure()
@@ -94,7 +94,7 @@ def test_a_real_emulator_is_noticed():
     assert emulator() is None or describe.describe_machine()["emulated"] == emulator()
 
 
-def test_without_affinity_all_cpus_are_allowed(macos):
+def test_without_affinity_all_cpus_are_allowed(freebsd):
     assert set(range(os.cpu_count())) == allowed_cpus()
     assert describe.describe_machine()["cpus_allowed"]
     assert doctor.LoadWatch().load(0.0).cpus == os.cpu_count()

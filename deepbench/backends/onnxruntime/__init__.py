@@ -129,8 +129,19 @@ class OnnxRuntimeBackend(DeviceBackend):
         if case.op == "elementwise" and case.problem.kind in ("sigmoid", "silu", "swiglu"):
             # The result is 227 to 283 times the tolerance away, with version 1.32.
             raise Unsupported(f"the sigmoid of {TITLE} loses digits of small results on CPUs; choose another kind")
+        if case.op == "weight_only_gemm" and case.precision.data == "f16" and not _has_half_arithmetic():
+            # Seen with version 1.32 on a Cortex-A72: an illegal instruction.
+            raise Unsupported(f"{TITLE}'s kernel needs arithmetic in f16, which this CPU lacks (asimdhp); choose f32")
         self.ort.start(case.threads)
         return prepare(self.ort, getattr(operations, case.op)(case, arrays))
+
+
+def _has_half_arithmetic() -> bool:
+    """Whether an Arm processor has it; other processors have kernels that do without."""
+    from deepbench.machine import describe
+
+    found = describe.instructions()
+    return "asimd" not in found or "asimdhp" in found
 
 
 BACKEND = OnnxRuntimeBackend()

@@ -105,7 +105,7 @@ test-simulators: .venv/test .venv/scalesim .venv/zigzag
 ARM_EXTRAS := nvpl scipy mpi onnxruntime xnnpack ggml
 ARM_TESTS := tests/core tests/machine tests/native tests/ops
 test-aarch64: test-aarch64-setup .venv/aarch64
-	for cpu in cortex-a72 max,pauth-impdef=on; do echo "== $$cpu"; \
+	for cpu in cortex-a72 max,pauth-impdef=on,sme-default-vector-length=64; do echo "== $$cpu"; \
 	CPU=$$cpu .venv/aarch64/bin/python -m pytest -p no:cacheprovider $(ARM_TESTS) \
 	-m 'not (programs or process or alone or costly or torch or gpu)' && \
 	CPU=$$cpu .venv/aarch64/bin/python -m pytest -p no:cacheprovider tests/backends/test_backends.py \

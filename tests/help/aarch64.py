@@ -23,8 +23,9 @@ SUITE, MIRROR = "trixie", "http://deb.debian.org/debian"
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 ON_ARM = ("python3", "libgomp1", "libstdc++6", "libdnnl3.6", "ca-certificates")
 
-# Without the second word, pointers are signed as in hardware, at which an emulator is slow.
-CPU = "max,pauth-impdef=on"
+# Without the second word, pointers are signed as in hardware, at which an emulator is slow. The third one is the length
+# of SME's vectors in bytes on all processors that have it; with others OpenBLAS, which is also NumPy's, is wrong.
+CPU = "max,pauth-impdef=on,sme-default-vector-length=64"
 
 # What is used of these is one library; what they depend on is not needed.
 ALONE = {"xnnpack"}

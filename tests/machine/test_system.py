@@ -124,6 +124,24 @@ def test_a_remedy_is_one_for_this_processor(monkeypatch, machine, wanted):
     assert wanted == library.remedy("here", "there")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "file"),
+    [
+        ("x/lib/libscipy_openblas64_*.so*", "x/lib/libscipy_openblas64_.dylib"),
+        ("libggml/lib*/libggml-cpu.so*", "libggml/lib/libggml-cpu.0.20.2.dylib"),
+        ("executorch/lib/libbackend.so", "executorch/lib/libbackend.dylib"),
+    ],
+)
+def test_libraries_of_macos_have_names_of_their_own(tmp_path, monkeypatch, pattern, file):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(library, "roots", lambda: [str(tmp_path)])
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).touch()
+
+    assert [str((tmp_path / file).resolve())] == library.candidates("DEEPBENCH_X_PATH", [pattern])
+    assert ["/System/A"] == library.candidates("DEEPBENCH_X_PATH", ["/System/A"])
+
+
 def test_a_variable_may_name_the_folder_of_a_library(tmp_path, monkeypatch):
     for version in ("0.3.9", "0.3.27"):
         (tmp_path / "lib").mkdir(exist_ok=True)

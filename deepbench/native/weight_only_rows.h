@@ -1,8 +1,8 @@
 /* The product of weight_only.c with the vectors of one instruction set.
  *
- * A vector of words has PER weights in each lane: those of 4 bits in a word are 8, those of 8 bits 4. All lanes are
- * shifted together, so weight i of each lane becomes a vector of floats, and is multiplied by a vector of B, which was
- * brought to this order before. BLOCK weights are LANES words.
+ * A vector of words has PER weights in each lane: those of 1 bit in a word are 32, of 2 bits 16, of 4 bits 8, of 8 bits
+ * 4. All lanes are shifted together, so weight i of each lane becomes a vector of floats, and is multiplied by a vector
+ * of B, which was brought to this order before. BLOCK weights are LANES words.
  */
 #define PER(bits) (32 / (bits))
 #define BLOCK(bits) (LANES * PER(bits))
@@ -54,16 +54,24 @@ static void VERSION(arrange_scales)(const struct product *p, float *restrict to,
         VERSION(scales_by_block)(p, to, first, row_count, count, p->is_bf16);
 }
 
-/* Weight i of each word. With 16 lanes, weights of 4 bits are looked up: of an index, only the lowest four bits count.
- * Otherwise they are shifted to the top, and back with their sign. */
+/* Weight i of each word. With 16 lanes, weights of up to 4 bits are looked up, with 8 lanes those of up to 2 bits: of an
+ * index, only the lowest four or three bits count, so tables of fewer numbers are repeated. Otherwise weights are shifted
+ * to the top, and back with their sign. A weight of 1 bit is 1 where the bit is set, else -1. */
 INLINE floats VERSION(weight)(words x, int i, int bits)
 {
 #if LANES == 16
-    const floats table = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
-    if (bits == 4)
-        return VERSION(pick)(table, x >> bits * i);
+    const floats fours = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
+    const floats twos = {0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1};
+    const floats ones = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+    if (bits <= 4)
+        return VERSION(pick)(bits == 4 ? fours : bits == 2 ? twos : ones, x >> bits * i);
+#elif LANES == 8
+    const floats twos = {0, 1, -2, -1, 0, 1, -2, -1}, ones = {-1, 1, -1, 1, -1, 1, -1, 1};
+    if (bits <= 2)
+        return VERSION(pick)(bits == 2 ? twos : ones, x >> bits * i);
 #endif
-    return __builtin_convertvector(x << (32 - bits * (i + 1)) >> (32 - bits), floats);
+    const words shifted = x << (32 - bits * (i + 1)) >> (32 - bits);
+    return __builtin_convertvector(bits == 1 ? -2 * shifted - 1 : shifted, floats);
 }
 
 /* Some rows of weights times some columns. Both counts are constants where this is inlined, their product at most TILE,
@@ -84,7 +92,7 @@ INLINE void VERSION(tile)(const struct product *p, const uint8_t *weights, const
                 const uint8_t *from = weights + (row * p->k + at) * bits / 8;
                 const words x = VERSION(load_words)(from);
                 __builtin_prefetch(from + row_count * p->k * bits / 8); /* of the rows that follow */
-#pragma GCC unroll 8
+#pragma GCC unroll 32
                 for (int i = 0; i < PER(bits); i++) {
                     const floats w = VERSION(weight)(x, i, bits);
 #pragma GCC unroll 4
@@ -133,7 +141,11 @@ static void VERSION(rows_times_columns)(const struct product *p, int64_t first, 
                                         const float *columns, float *result, int64_t row_count, int64_t column_count)
 {
     const uint8_t *weights = (const uint8_t *)p->a + first * p->k * p->bits / 8;
-    if (p->bits == 4)
+    if (p->bits == 1)
+        VERSION(rows_of)(p, weights, scales, columns, result, row_count, column_count, 1);
+    else if (p->bits == 2)
+        VERSION(rows_of)(p, weights, scales, columns, result, row_count, column_count, 2);
+    else if (p->bits == 4)
         VERSION(rows_of)(p, weights, scales, columns, result, row_count, column_count, 4);
     else
         VERSION(rows_of)(p, weights, scales, columns, result, row_count, column_count, 8);

@@ -16,9 +16,12 @@
 /* Results that are computed together. */
 #define TILE 8
 
+/* Columns for which there are tables: 16 numbers for each four of the column. */
+#define MOST_TABLES 4
+
 /* c (n, m) = b (n, k) times the transpose of the weights a (m, k), with scales (k / group, m). `columns` has room for b
- * in f32, and `row_scales` of each thread for the scales of ROWS rows and 64 bytes more, which are read but do not
- * count. */
+ * in f32, or with 1 bit and few columns for the tables; `row_scales` of each thread for the scales of ROWS rows and 64
+ * bytes more, which are read but do not count. */
 struct product {
     const void *a, *scales, *b;
     void *c;
@@ -77,13 +80,13 @@ static void single_weights(const struct product *p, int64_t first, const float *
 
 int64_t deepbench_weight_only_gemm(const struct product *p)
 {
-    const int64_t block = CALL(block)(p->k, p->group, p->bits), blocks = block ? p->k / block : 0;
+    const int64_t block = CALL(block)(p), blocks = block ? p->k / block : 0;
 #pragma omp parallel
     {
         if (block) {
 #pragma omp for
             for (int64_t i = 0; i < p->n * blocks; i++)
-                CALL(arrange)(p->b, p->columns, i, p->bits, p->is_bf16);
+                CALL(arrange)(p, i);
         } else {
 #pragma omp for
             for (int64_t i = 0; i < p->n * p->k; i++)

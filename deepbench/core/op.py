@@ -142,9 +142,10 @@ class Op(ABC):
         """
 
     def quantization_error(self, case: Case, arrays: Arrays) -> float | None:
-        """How far the outputs are from those of the weights before quantization, as a share: of those that are compared.
+        """How far the outputs are from those of the weights before quantization, as a share.
 
-        The root mean square of the difference over that of the results. None where weights are not quantized.
+        The root mean square of the difference over that of the results, of the elements that are compared one by one.
+        None where weights are not quantized.
         """
         return None
 

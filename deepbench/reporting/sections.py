@@ -143,7 +143,8 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
         *[("±", interval)] * bool(with_interval),
         *[("±", ONE_PROCESS.footnote)] * any(s.single_process for s in ranked),
         *((n.code, n.footnote) for n in (COLD, SUSTAINED) if any(row.get(n.code) is not None for row in rows)),
-        *[(ANSWER_ERRORS.heading, ANSWER_ERROR.footnote)] * any(row.get(ANSWER_ERRORS.name) is not None for row in rows),
+        *[(ANSWER_ERRORS.heading, ANSWER_ERROR.footnote)]
+        * any(row.get(ANSWER_ERRORS.name) is not None for row in rows),
         *[("% of limit", f"{LIMIT} {LIMIT_MORE}")] * any(row.get("share_of_limit") is not None for row in rows),
         *[("limited by", NO_LIMIT)] * any(row.get("limited_by") == UNKNOWN for row in rows),
         *[("best", UNCERTAIN)] * any(text.startswith("≈") for text in firsts),

@@ -300,8 +300,7 @@ class Check(TypedDict):
     of: Bytes
     """[elements] output elements in total"""
     quantization_error: NotRequired[QuantizationError | None]
-    """[share] difference from the result of the weights before quantization, root mean square over that of this result,
-    of the elements that were compared one by one; missing or null where no weights are quantized, and in older files"""
+    """[share] [error of the answer](formulas.md); missing or null where none is known"""
 
 
 class Checks(TypedDict):

@@ -10,14 +10,16 @@ from deepbench.ops.weight_only_gemm import FORMATS, WeightOnlyGemm, drawn
 
 FORMAT = {name: f"group={form.group} bits={form.bits} format={name}" for name, form in FORMATS.items()}
 
-# A normal distribution with two values, and with three at -1.224, 0 and 1.224 deviations; J. Max, "Quantizing for minimum
-# distortion", IRE Transactions on Information Theory 6(1), 1960.
+# A normal distribution with two values, and with three at -1.224, 0 and 1.224 deviations; J. Max, "Quantizing for
+# minimum distortion", IRE Transactions on Information Theory 6(1), 1960.
 TWO_VALUES, THREE_VALUES = np.sqrt(1 - 2 / np.pi), 0.436
 
 
 def made(sizes, kind="f32"):
     words, _, setting = sizes.partition(" format")
-    case = parse_case(f"weight_only_gemm {words} forward {kind} reference threads=1{' format' * bool(setting)}{setting}")
+    case = parse_case(
+        f"weight_only_gemm {words} forward {kind} reference threads=1{' format' * bool(setting)}{setting}"
+    )
     return case, case.operation, case.operation.operands(case)
 
 
@@ -83,7 +85,9 @@ def test_small_matrices_repeat_nothing():
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
-@pytest.mark.parametrize("sizes", ["m=9 n=1 k=48 group=6", "m=400 n=1 k=4096 group=4096", "m=70 n=1 k=32768 group=32768"])
+@pytest.mark.parametrize(
+    "sizes", ["m=9 n=1 k=48 group=6", "m=400 n=1 k=4096 group=4096", "m=70 n=1 k=32768 group=32768"]
+)
 def test_full_weights_are_those_that_were_quantized(sizes, bits):
     case, op, arrays = made(f"{sizes} bits={bits}")
     (product,) = op.products(case, arrays)
@@ -146,7 +150,9 @@ def test_the_error_of_a_large_answer_is_that_of_the_elements_that_are_compared()
     full = arrays["b"].astype(float) @ op.full_weights(case)[:, :]
 
     assert verdict.how.startswith("516 elements")
-    assert np.linalg.norm(arrays["c"] - full) / np.linalg.norm(full) == pytest.approx(verdict.quantization_error, rel=0.15)
+    assert np.linalg.norm(arrays["c"] - full) / np.linalg.norm(full) == pytest.approx(
+        verdict.quantization_error, rel=0.15
+    )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])

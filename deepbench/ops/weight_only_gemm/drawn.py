@@ -3,10 +3,10 @@
 Weights of a group have a normal distribution, whose standard deviation differs from group to group. Only so many are
 drawn that tables of them stay small; larger matrices repeat the groups. What is drawn is the same in every process.
 
-**The rule for scales** (`fitted`): of 18 scales, from 0.3 to 1.15 of the one that brings the largest weight of the group
-to the end of the range of integers, that with the least squared error. With two values, -1 and 1, the scale is the mean
-magnitude, which has the least squared error of all. Then each weight is rounded to the nearest integer of the range.
-Nothing is taken from the data that are multiplied, as methods such as GPTQ do.
+**The rule for scales** (`fitted`): of 18 scales, from 0.3 to 1.15 of the one that brings the largest weight of the
+group to the end of the range of integers, that with the least squared error. With two values, -1 and 1, the scale is
+the mean magnitude, which has the least squared error of all. Then each weight is rounded to the nearest integer of the
+range. The data that are multiplied have no influence, unlike in methods such as GPTQ.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class FullWeights:
 def groups_to_draw(total: int, size: int, per_row: int) -> int:
     """How many groups of `size` weights are drawn for `total` of them, with `per_row` in each row of A.
 
-    All of them; or about as many as have `TILE` weights, a prime number that does not divide `per_row`: then rows differ.
+    All of them; or about as many as have `TILE` weights, a prime number that does not divide `per_row`, so that rows
+    differ.
     """
     from deepbench.core.operands import TILE
 
@@ -167,7 +168,8 @@ def packed(integers: Array, bits: int) -> Array:
         return np.packbits(integers > 0, bitorder="little")
     per_byte = 8 // bits
     fields = integers.view(np.uint8).reshape(-1, per_byte) & np.uint8(2**bits - 1)
-    return np.bitwise_or.reduce(fields << (np.arange(per_byte) * bits).astype(np.uint8), axis=1)
+    stored: Array = np.bitwise_or.reduce(fields << (np.arange(per_byte) * bits).astype(np.uint8), axis=1)
+    return stored
 
 
 def unpack(a: Array, bits: int = 4) -> Array:
@@ -176,7 +178,7 @@ def unpack(a: Array, bits: int = 4) -> Array:
 
     if bits == 1:
         return np.unpackbits(a, axis=1, bitorder="little").view(np.int8) * np.int8(2) - np.int8(1)
-    fields = np.stack([a << (8 - bits * (i + 1)) for i in range(8 // bits)], axis=-1).view(np.int8) >> (8 - bits)
+    fields: Array = np.stack([a << (8 - bits * (i + 1)) for i in range(8 // bits)], axis=-1).view(np.int8) >> (8 - bits)
     return fields.reshape(a.shape[0], -1)
 
 

@@ -213,7 +213,7 @@ def _to_q6_k(weights: Array) -> Array:
 
 
 def _with_offsets(weights: Array, part: int, levels: int, most: int) -> tuple[Array, Array, Array, Array, Array]:
-    """q (blocks, parts, part) below `levels`, scales and offsets (blocks, parts) up to `most`, d and dmin (blocks, 1)."""
+    """q (blocks, parts, part) below `levels`; scales and offsets (blocks, parts) up to `most`; d, dmin (blocks, 1)."""
     import numpy as np
 
     parts = weights.reshape(len(weights), -1, part)
@@ -267,7 +267,8 @@ def _to_q2_k(weights: Array) -> Array:
 def _quarters(q: Array) -> Array:
     """64 bytes for each block of 256 q of 2 bits: of 128, each byte has one from every 32."""
     fours = q.reshape(-1, 2, 4, 32)
-    return (fours[:, :, 0] | fours[:, :, 1] << 2 | fours[:, :, 2] << 4 | fours[:, :, 3] << 6).reshape(-1, 64)
+    stored: Array = fours[:, :, 0] | fours[:, :, 1] << 2 | fours[:, :, 2] << 4 | fours[:, :, 3] << 6
+    return stored.reshape(-1, 64)
 
 
 def _to_q2_0(weights: Array) -> Array:

@@ -124,6 +124,8 @@ class WeightOnlyGemmOp(ProductsOp):
         WeightOnlyGemm(20, 2, 256, 64, bits=2),
         WeightOnlyGemm(9, 2, 40, 4, bits=1),
         WeightOnlyGemm(18, 4, 512, 16, bits=2),
+        WeightOnlyGemm(21, 3, 1056, 96, bits=1),
+        WeightOnlyGemm(40, 1, 512, 32, bits=1),
     )
 
     def allows(self, direction: str, precision: Precision) -> bool:

@@ -92,7 +92,7 @@ def weight_only(torch: Any, tensors: dict[str, Any], arrays: Arrays, case: Case)
     if b.device.type != "cpu":
         raise Unsupported("PyTorch has these operators on CPUs only")
     if p.bits not in (4, 8):  # looked for among all operators of PyTorch 2.13
-        raise Unsupported(f"PyTorch has no product with weights of {p.bits} bits on CPUs; choose bits=4 or bits=8")
+        raise Unsupported(f"PyTorch has no product with {p.bits}-bit weights on CPUs; choose bits=4 or bits=8")
     if p.bits == 8:
         if p.group != p.k:
             raise Unsupported("PyTorch has one scale for each output with 8 bits; choose group=k")

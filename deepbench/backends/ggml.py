@@ -1,4 +1,4 @@
-"""ggml, the library of llama.cpp: products with weights in its own formats of 4 to 8 bits, and of floats.
+"""ggml, the library of llama.cpp: products with weights in its own formats of 1 to 8 bits, and of floats.
 
 PyPI has it as `libggml-python`. Its functions and types change every month, so only versions that were tried are
 loaded. A kernel is a graph with one product (or with an addition behind it), and a call computes the graph. Weights are
@@ -26,7 +26,10 @@ TRIED = ("0.20.2",)
 REMEDY = "pip install libggml-python==0.20.2.post1, or name a libggml-cpu.so in DEEPBENCH_GGML_PATH"
 
 # enum ggml_type
-TYPES = {"f32": 0, "f16": 1, "q8_0": 8, "q4_k": 12, "q6_k": 14, "bf16": 30, "mxfp4": 39}
+TYPES = {
+    **{"f32": 0, "f16": 1, "q8_0": 8, "q2_k": 10, "q4_k": 12, "q6_k": 14, "bf16": 30, "tq1_0": 34, "tq2_0": 35},
+    **{"mxfp4": 39, "q1_0": 41, "q2_0": 42},
+}
 
 # What `ggml_cpu_has_*` can be asked: the instructions that a build uses.
 INSTRUCTIONS = (
@@ -139,11 +142,12 @@ class GGML(Backend):
     @kernel("weight_only_gemm", precisions=("f32",), rare_settings=("format",))
     def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """A product with weights in one of its formats."""
+        from deepbench.ops.weight_only_gemm.formats import FORMATS
+
         p, kind = case.problem, case.settings["format"]
         if kind not in TYPES:
-            raise Unsupported(
-                "ggml has formats of its own for quantized weights; choose format=q4_k, q6_k, q8_0, mxfp4"
-            )
+            formats = ", ".join(FORMATS)
+            raise Unsupported(f"ggml has formats of its own for quantized weights; choose format={formats}")
         graph = GgmlGraph(self)
         product = graph.product(kind, (p.m, p.n, p.k), arrays["a"], arrays["b"], packed=None)
         graph.place(product, arrays["c"])

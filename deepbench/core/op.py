@@ -141,6 +141,14 @@ class Op(ABC):
         Large problems are checked by samples and projections, because a full reference takes too long.
         """
 
+    def quantization_error(self, case: Case, arrays: Arrays) -> float | None:
+        """How far the outputs are from those of the weights before quantization, as a share.
+
+        The root mean square of the difference over that of the results, of the elements that are compared one by one.
+        None where weights are not quantized.
+        """
+        return None
+
     @abstractmethod
     def flop(self, case: Case) -> int:
         """Floating-point (or integer) operations per call; a multiply-add counts as two."""

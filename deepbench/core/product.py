@@ -216,17 +216,33 @@ def compare_products(products: Sequence[Product], roundoff: float, stored: str) 
     from deepbench.core.tolerance import TOLERANCE_UNITS
 
     unit, every = TOLERANCE_UNITS * roundoff, slice(None)
-    largest = max(max(_size(p.left), _size(p.right), p.c.size) for p in products)
-    if sum(p.multiply_adds for p in products) <= FULL_CHECK_MULTIPLY_ADDS and largest <= FULL_CHECK_ELEMENTS:
+    if are_checked_in_full(products):
         yield _blocks("every element", [(p, every, every) for p in products], products, unit, stored)
         return
     choices = generator(stream=2)
-    yield _sampled(products, choices, unit, stored)
+    blocks = _sample(products, choices)
+    yield _blocks(f"{len(blocks)} elements", blocks, products, unit, stored)
     if any(p.then is not None for p in products):
         yield _crossed(products, choices, unit, stored)
         yield from (finite(p.c, "") for p in products)
     else:
         yield _projected(products, choices, unit, stored)
+
+
+def are_checked_in_full(products: Sequence[Product]) -> bool:
+    """Whether every element is compared."""
+    largest = max(max(_size(p.left), _size(p.right), p.c.size) for p in products)
+    return sum(p.multiply_adds for p in products) <= FULL_CHECK_MULTIPLY_ADDS and largest <= FULL_CHECK_ELEMENTS
+
+
+def checked_blocks(products: Sequence[Product]) -> list[tuple[Product, Index, Index]]:
+    """The rows and columns that `compare_products` compares one by one."""
+    from deepbench.core.operands import generator
+
+    every = slice(None)
+    if are_checked_in_full(products):
+        return [(product, every, every) for product in products]
+    return _sample(products, generator(stream=2))
 
 
 def _size(matrix: Matrix) -> int:
@@ -249,7 +265,7 @@ def _blocks(
     return AnswerComparison(how, got, want, tolerance, min(got.size, total), total)
 
 
-def _sampled(products: Sequence[Product], choices: np.random.Generator, unit: float, stored: str) -> AnswerComparison:
+def _sample(products: Sequence[Product], choices: np.random.Generator) -> list[tuple[Product, Index, Index]]:
     """The corners of the first and the last product, and random elements of all."""
     import numpy as np
 
@@ -266,8 +282,7 @@ def _sampled(products: Sequence[Product], choices: np.random.Generator, unit: fl
         product = int(np.searchsorted(ends, element, side="right"))
         c = products[product].c
         chosen.append((product, *divmod(int(element - ends[product]) + c.size, c.shape[1])))
-    blocks = [(products[product], slice(j, j + 1), slice(i, i + 1)) for product, j, i in chosen]
-    return _blocks(f"{len(blocks)} elements", blocks, products, unit, stored)
+    return [(products[product], slice(j, j + 1), slice(i, i + 1)) for product, j, i in chosen]
 
 
 def _crossed(products: Sequence[Product], choices: np.random.Generator, unit: float, stored: str) -> AnswerComparison:

@@ -100,6 +100,11 @@ def percent(value: float | None, digits: int = 0) -> str:
     return "–" if value is None else f"{100 * value:.{digits}f} %"
 
 
+def precise_percent(value: float) -> str:
+    """`0.64 %`, `11 %`: two significant digits, where small shares differ."""
+    return f"{significant(100 * value, 2)} %"
+
+
 def bar(share: float, width: int = 5) -> str:
     """A bar filled to `share` (0 to 1), in eighths of a character: `███▌ `."""
     eighths = round(8 * width * min(1.0, max(0.0, share)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import AnswerComparison, Arrays, Op
     from deepbench.results.record import Check
+
+
+# A result that is further from the one before quantization is plainly wrong, and quantization is not why.
+MOST_QUANTIZATION_ERROR = 1e6
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,16 @@ class Verdict:
     want: float | None
     covers: int
     of: int
+    quantization_error: float | None = None
+    """The difference from the result of the weights before quantization, as a share; None where none are quantized."""
 
     @property
     def fields(self) -> Check:
         """As a record stores it."""
-        return cast("Check", vars(self).copy())
+        fields = vars(self).copy()
+        if self.quantization_error is None:
+            del fields["quantization_error"]
+        return cast("Check", fields)
 
     @property
     def sentence(self) -> str:
@@ -52,7 +61,9 @@ class Verdict:
 def check(op: Op, case: Case, arrays: Arrays) -> Verdict:
     """The verdict on the outputs after `op.reset` and one call; `Unavailable` where the reference would be wrong."""
     require_right_products()
-    return verdict_of(op.compare(case, arrays))
+    error = op.quantization_error(case, arrays)
+    is_known = error is not None and error <= MOST_QUANTIZATION_ERROR
+    return replace(verdict_of(op.compare(case, arrays)), quantization_error=_finite(error) if is_known else None)
 
 
 @cache

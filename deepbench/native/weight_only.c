@@ -1,4 +1,4 @@
-/* A product with weights of 4 or 8 bits and a scale for each group of them: the yardstick of `weight_only_gemm`.
+/* A product with weights of 1, 2, 4 or 8 bits and a scale for each group of them: the yardstick of `weight_only_gemm`.
  *
  * Made for few columns, where the time of reading the weights counts: a weight is read from memory once, and unpacked
  * once for four columns.
@@ -16,9 +16,12 @@
 /* Results that are computed together. */
 #define TILE 8
 
+/* Columns for which there are tables: 16 numbers for each four of the column. */
+#define MOST_TABLES 4
+
 /* c (n, m) = b (n, k) times the transpose of the weights a (m, k), with scales (k / group, m). `columns` has room for b
- * in f32, and `row_scales` of each thread for the scales of ROWS rows and 64 bytes more, which are read but do not
- * count. */
+ * in f32, or with 1 bit and few columns for the tables; `row_scales` of each thread for the scales of ROWS rows and 64
+ * bytes more, which are read but do not count. */
 struct product {
     const void *a, *scales, *b;
     void *c;
@@ -47,6 +50,16 @@ static inline uint16_t to_bf16(float value)
 #define VERSIONS "weight_only_rows.h"
 #include "instruction_sets.h"
 
+/* Weight number `at`. */
+static inline float single_weight(const uint8_t *weights, int64_t at, int64_t bits)
+{
+    const int64_t per_byte = 8 / bits;
+    const uint8_t field = weights[at / per_byte] >> at % per_byte * bits;
+    if (bits == 1)
+        return field & 1 ? 1.0f : -1.0f;
+    return (float)((int8_t)(uint8_t)(field << (8 - bits)) >> (8 - bits));
+}
+
 /* One weight after the other, for sizes and groups that no vectors fit. */
 static void single_weights(const struct product *p, int64_t first, const float *columns, float *result,
                            int64_t row_count, int64_t column_count)
@@ -57,11 +70,9 @@ static void single_weights(const struct product *p, int64_t first, const float *
             float sum = 0;
             for (int64_t i = 0; i < p->k; i++) {
                 const int64_t at = (first + row) * p->k + i;
-                const int32_t integer = p->bits == 8 ? (int8_t)weights[at]
-                                        : at % 2 == 0 ? (int8_t)(weights[at / 2] << 4) >> 4
-                                                      : (int8_t)weights[at / 2] >> 4;
+                const float weight = single_weight(weights, at, p->bits);
                 const float scale = number(p->scales, i / p->group * p->m + first + row, p->is_bf16);
-                sum += scale * (float)integer * columns[column * p->k + i];
+                sum += scale * weight * columns[column * p->k + i];
             }
             result[column * ROWS + row] = sum;
         }
@@ -69,13 +80,13 @@ static void single_weights(const struct product *p, int64_t first, const float *
 
 int64_t deepbench_weight_only_gemm(const struct product *p)
 {
-    const int64_t block = CALL(block)(p->k, p->group, p->bits), blocks = block ? p->k / block : 0;
+    const int64_t block = CALL(block)(p), blocks = block ? p->k / block : 0;
 #pragma omp parallel
     {
         if (block) {
 #pragma omp for
             for (int64_t i = 0; i < p->n * blocks; i++)
-                CALL(arrange)(p->b, p->columns, i, p->bits, p->is_bf16);
+                CALL(arrange)(p, i);
         } else {
 #pragma omp for
             for (int64_t i = 0; i < p->n * p->k; i++)

@@ -1,4 +1,4 @@
-"""Calls of our own loop for products with weights of 4 or 8 bits (`weight_only.c`)."""
+"""Calls of our own loop for products with weights of 1 to 8 bits (`weight_only.c`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from deepbench.core.case import Case
     from deepbench.core.op import Arrays
 
-# As in `weight_only.c`: rows whose scales a thread arranges together.
-ROWS = 16
+# As in `weight_only.c`: rows whose scales a thread arranges together, and columns for which there may be tables.
+ROWS, MOST_TABLES = 16, 4
 
 
 class WeightOnlyProduct(ctypes.Structure):
@@ -34,7 +34,7 @@ def prepare(case: Case, arrays: Arrays) -> Kernel:
         raise Unsupported("the C loop is not built: install gcc, then install DeepBench again")
     p = case.problem
     room = {
-        "columns": full((p.n, p.k), "f32", 0.0),
+        "columns": full((p.n, p.k * (4 if p.bits == 1 and p.n <= MOST_TABLES else 1)), "f32", 0.0),
         "row_scales": full((case.threads * (p.k // p.group + 1) * ROWS,), "f32", 0.0),
     }
     addresses = {name: array.ctypes.data for name, array in {**arrays, **room}.items()}

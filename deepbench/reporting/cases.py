@@ -181,6 +181,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
                     "library": Strong(s.library_title) if fastest else s.library_title,
                     **_numbers(s, limits),
                     **under_load(s, cold),
+                    "quantization_error": s.quantization_error,
                     "than": _compared(ranking.ranked[0], s, ratio, s in ranking.ties) if i and s.is_ranked else "",
                     "notes": note_texts(case_notes),
                 }
@@ -190,7 +191,7 @@ def library_table(summaries: Sequence[Summary], limits: Limits, repeat: bool = F
     columns = [
         *(Column("problem", least=LEAST_PROBLEM), Column("precision", title="type"), *place_columns(differing)),
         *([] if repeat else [Column("")]),
-        *(Column("library"), number("time", time_text), number("±"), *UNDER_LOAD),
+        *(Column("library"), number("time", time_text), number("±"), *UNDER_LOAD, ANSWER_ERRORS),
         flop_rates("flop_per_s", unit, narrow=3),
         number("bytes_per_s", units.bytes_per_s, "GB/s", narrow=4),
         *(Column("than", title="vs fastest", narrow=1), Column("limited_by", title="limited by", narrow=2)),
@@ -212,7 +213,8 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
             compared = not (s.is_disturbed or ranking.ranked[0].is_disturbed)
             ratio = s.time_s / ranking.ranked[0].time_s if compared else None
             disturbed = "disturbed" if s.is_disturbed else None
-            rows.append({**names, **times, "time_over_fastest": ratio, "notes": disturbed})
+            error = {"quantization_error": s.quantization_error}
+            rows.append({**names, **times, **error, "time_over_fastest": ratio, "notes": disturbed})
     columns = [
         *(
             Column("problem", least=LEAST_PROBLEM),
@@ -221,6 +223,7 @@ def ranking_table(summaries: Sequence[Summary]) -> Table:
             Column("library"),
         ),
         *(number(name, time_text, narrow=0 if name == "time" else 2) for name in ("time", "low", "high")),
+        ANSWER_ERRORS,
         number("time_over_fastest", units.faster_or_slower, "vs fastest"),
         Column("notes", style="yellow"),
     ]
@@ -244,8 +247,15 @@ def _numbers(s: Summary, limits: Limits) -> dict[str, Cell]:
     }
 
 
+ANSWER_ERRORS = number("quantization_error", units.precise_percent, "answer error")
+
 # Times next to that of hot caches and a short load.
 UNDER_LOAD = (number("cold", time_text), number("sustained", time_text))
+ANSWER_ERROR = Note(
+    "quantization_error",
+    "",
+    "answer error: how far the result is from that of the weights before quantization (docs/formulas.md).",
+)
 SUSTAINED = Note("sustained", "", "sustained: time per call after seconds of load, when power has lowered the clock.")
 COLD = Note("cold", "", "cold: the same with buffers that take turns, so that nothing is in the caches.")
 
@@ -276,6 +286,7 @@ def _notes_of_marks(summaries: Sequence[Summary]) -> list[Note]:
     return [
         *[Note("interval", "", interval)] * bool(with_interval),
         *[LIMIT] * any(not s.is_group and s.status == "ok" for s in summaries),
+        *[ANSWER_ERROR] * any(s.quantization_error is not None for s in summaries),
         *[SUSTAINED] * any(s.sustained_s for s in summaries),
         *[COLD] * bool(cold_times(summaries)),
         *[UNDISTURBED] * any(s.is_ranked and not s.imported for s in summaries),

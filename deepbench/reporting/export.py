@@ -76,6 +76,7 @@ def row(
         "deterministic": s.group.get("deterministic") if s.group else None,
         "hash": s.group.get("hash") if s.group else None,
         "error_in_tolerances": check["error"] if check else None,
+        "quantization_error": s.quantization_error,
         # Notes of backends may be anything; a cell holds one value.
         **{n: v if isinstance(v := r["notes"].get(n), str | int | float | None) else str(v) for n in NOTES},
         "peak_memory_bytes": max(

@@ -12,6 +12,8 @@ from deepbench.core import units
 from deepbench.judge.limits import UNKNOWN, Limits
 from deepbench.reporting import answers
 from deepbench.reporting.cases import (
+    ANSWER_ERROR,
+    ANSWER_ERRORS,
     COLD,
     INTERVAL,
     INTERVAL_OF_ONE,
@@ -141,6 +143,8 @@ def _explained(summaries: Sequence[Summary], tables: Sequence[Table], notes: Seq
         *[("±", interval)] * bool(with_interval),
         *[("±", ONE_PROCESS.footnote)] * any(s.single_process for s in ranked),
         *((n.code, n.footnote) for n in (COLD, SUSTAINED) if any(row.get(n.code) is not None for row in rows)),
+        *[(ANSWER_ERRORS.heading, ANSWER_ERROR.footnote)]
+        * any(row.get(ANSWER_ERRORS.name) is not None for row in rows),
         *[("% of limit", f"{LIMIT} {LIMIT_MORE}")] * any(row.get("share_of_limit") is not None for row in rows),
         *[("limited by", NO_LIMIT)] * any(row.get("limited_by") == UNKNOWN for row in rows),
         *[("best", UNCERTAIN)] * any(text.startswith("≈") for text in firsts),
@@ -175,7 +179,7 @@ def _section(
             name = f"{'≈ ' * bool(ranking.ties)}{first.title_with_version}"
             title = Strong(name) if ranking.is_decided else name
             row |= {"best": title, "time": time_cell(first), "next best": _next_best(ranking)}
-            row |= under_load(first, cold)
+            row |= under_load(first, cold) | {"quantization_error": first.quantization_error}
         else:
             texts = dict.fromkeys(map(status_text, ranking.unranked))
             row |= {"best": first.status.replace("_", " "), "next best": ", ".join(texts)}
@@ -194,7 +198,7 @@ def _section(
             Column("type"),
             *place_columns(differing),
         ),
-        *(Column("best", whole=True), number("time", time_text), number("±"), *UNDER_LOAD),
+        *(Column("best", whole=True), number("time", time_text), number("±"), *UNDER_LOAD, ANSWER_ERRORS),
         number(rate_name, units.significant),
         *(number("share_of_limit", units.percent, "% of limit", 1), Column("limited_by", title="limited by", narrow=3)),
         Column("next best", narrow=2),

@@ -48,6 +48,7 @@ RuleSeconds = Annotated[float, Within(0, 1e6)]
 PositiveSeconds = Annotated[float, Within(most=1e9, above=0)]
 Number = Annotated[float, Within(-1e30, 1e30)]
 NotNegative = Annotated[float, Within(0)]
+QuantizationError = Annotated[float, Within(0, 1e6)]
 Moment = Annotated[str, Text(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[+]00:00$")]
 PreciseMoment = Annotated[str, Text(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{3})?[+]00:00$")]
 
@@ -298,6 +299,8 @@ class Check(TypedDict):
     """[elements] output elements that contributed"""
     of: Bytes
     """[elements] output elements in total"""
+    quantization_error: NotRequired[QuantizationError | None]
+    """[share] [error of the answer](formulas.md); missing or null where none is known"""
 
 
 class Checks(TypedDict):

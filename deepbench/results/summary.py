@@ -170,6 +170,16 @@ class Summary:
         return count / self.time_s
 
     @property
+    def quantization_error(self) -> float | None:
+        """How far the result is from that of the weights before quantization, as a share: the largest of all checks.
+
+        None where no weights are quantized, where the file does not say it, and without a right result.
+        """
+        checks = [check for r in self.rounds for check in (r["check"]["before"], r["check"]["after"]) if check]
+        errors = [error for check in checks if (error := check.get("quantization_error")) is not None]
+        return max(errors) if errors and self.is_ranked else None
+
+    @property
     def joules_per_call(self) -> float | None:
         """The lowest energy per call of all rounds with a valid window."""
         if self.estimate is None:

@@ -261,6 +261,9 @@ def test_weights_in_a_format_are_decoded_as_its_definition_says(name):
         ("k=512 group=32 bits=8 format=q4_k", "format=q4_k has bits=4 group=32, found bits=8 group=32"),
         ("k=128 group=32 bits=4 format=q4_k", "blocks of 256 weights"),
         ("k=96 group=16 bits=6", "choose format=q6_k"),
+        ("k=512 group=64 bits=2 format=tq2_0", "format=tq2_0 has bits=2 group=256, found bits=2 group=64"),
+        ("k=64 group=64 bits=1 format=q1_0", "format=q1_0 has bits=1 group=128, found bits=1 group=64"),
+        ("k=192 group=64 bits=4 format=q2_0", "format=q2_0 has bits=2 group=64, found bits=4 group=64"),
     ],
 )
 def test_sizes_that_a_format_does_not_have_are_refused(text, reason):

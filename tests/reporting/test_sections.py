@@ -66,6 +66,51 @@ def test_a_narrow_terminal_leaves_columns_out_in_order_and_says_so():
     assert "% of" not in shown[60][0]
 
 
+ONE_BIT = "weight_only_gemm m=8 n=1 k=64 group=16 bits=1 forward f32 {backend} threads=1"
+
+
+def quantized(error, backend="loops", **options):
+    record = samples.measured(backend, text=ONE_BIT, **options)
+    if error != "none":
+        record["check"]["after"]["quantization_error"] = error
+    return record
+
+
+def test_the_error_of_the_answer_is_next_to_the_time():
+    records = [quantized(0.611), quantized(0.0064, "openvino", seconds=2e-3)]
+    found, summaries = of(*records), summarize(records)
+
+    assert 0.611 == found.rows[0]["quantization_error"]
+    line = next(line for line in printed(found, 120).splitlines() if "8 × 1 × 64" in line)
+    assert re.search(r"1\.00 ms +±.* +61 % ", line)
+    assert "answer error: how far the result is from that of the weights before quantization" in printed(found, 120)
+    assert ["61 %", "0.64 %"] == re.findall(r"[\d.]+ %(?= +\d)", printed(library_table(summaries, Limits()), 160))[:2]
+    assert [0.611, 0.0064] == [row["quantization_error"] for row in export.rows(summaries)]
+
+
+@pytest.mark.parametrize("error", ["none", None])
+def test_an_unknown_error_of_the_answer_is_no_number(error):
+    records = [quantized(error)]
+    found, summaries = of(*records), summarize(records)
+
+    assert found.rows[0].get("quantization_error") is None
+    assert "answer error" not in printed(found, 200)
+    assert "answer error" not in printed(library_table(summaries, Limits()), 200)
+    assert export.rows(summaries)[0]["quantization_error"] is None
+
+
+def test_a_wrong_result_has_no_error_of_the_answer():
+    (summary,) = summarize([quantized(0.5, status="wrong")])
+
+    assert summary.quantization_error is None
+
+
+def test_the_largest_error_of_all_rounds_counts():
+    (summary,) = summarize([quantized(0.5), quantized(0.6, round_number=2), quantized("none", round_number=3)])
+
+    assert 0.6 == summary.quantization_error
+
+
 SQUARE = "gemm m=1024 n=1024 k=1024 forward f32 mkl threads=1"
 
 

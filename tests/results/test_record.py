@@ -104,6 +104,9 @@ def test_a_type_has_a_schema(kind, schema):
 def test_what_a_run_writes_matches_the_schema(text):
     assert schema_error(make_record(parse_case(text), 1, "unavailable", "not here")) is None
     assert schema_error(samples.measured()) is None
+    for error in (None, 0.0, 0.61):
+        check = samples.check() | {"quantization_error": error}
+        assert schema_error(samples.measured() | {"check": {"before": check, "after": check}}) is None
     assert schema_error(samples.header()) is None
     assert schema_error({"limit": samples.peak()}) is None
 
@@ -118,6 +121,10 @@ def test_what_a_run_writes_matches_the_schema(text):
         ({"notes": {"pack_s": "long"}}, "pack_s"),
         ({"heat": {"id": "", "rivals": []}}, "id"),
         ({"group": []}, "group"),
+        *(
+            ({"check": {"before": samples.check() | {"quantization_error": x}, "after": None}}, "quantization_error")
+            for x in (-0.1, 1e300, "11 %", True, [0.1])
+        ),
     ],
 )
 def test_a_value_that_no_run_writes_is_refused_with_its_place(change, place):

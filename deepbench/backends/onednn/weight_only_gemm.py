@@ -28,6 +28,8 @@ def prepare(dnn: c.OneDNN, case: Case, arrays: Arrays) -> Kernel:
     p, kind, weights = case.problem, case.precision.data, f"s{case.problem.bits}"
     if not hasattr(dnn.library, "dnnl_primitive_attr_set_fpmath_mode_v2"):
         raise Unsupported("this build of oneDNN does not multiply with quantized weights; version 3.5 and later do")
+    if p.bits not in (4, 8):
+        raise Unsupported(f"oneDNN has no {p.bits}-bit weights; choose bits=4 or bits=8")
     if p.bits == 4 and kind == "bf16" and (dnn.version.major, dnn.version.minor) > LAST_RIGHT and not is_right(p):
         raise Unsupported(
             f"oneDNN {dnn.version.text} gives wrong results for weights of 4 bits in bf16 with k={p.k} in groups of "

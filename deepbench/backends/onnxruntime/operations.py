@@ -329,8 +329,10 @@ def weight_only_gemm(case: Case, arrays: Arrays) -> OnnxGraph:
     p = case.problem
     power = p.group >= LEAST_GROUP and not p.group & (p.group - 1)
     _refuse(not power, f"MatMulNBits has groups of a power of two of at least {LEAST_GROUP}; found group={p.group}")
+    middle = {2: 0xAA, 4: 0x88, 8: 0x80}
+    _refuse(p.bits not in middle, f"MatMulNBits has no {p.bits}-bit weights; choose bits=2, bits=4 or bits=8")
     start = perf_counter()
-    shifted = arrays["a"].view("uint8") ^ (0x80 if p.bits == 8 else 0x88)
+    shifted = arrays["a"].view("uint8") ^ middle[p.bits]
     weights = shifted.reshape(p.m, p.k // p.group, -1)
     graph = OnnxGraph({"b": arrays["b"]}, {"c": arrays["c"]}, {"weights": weights, "scales": copy(arrays["scales"].T)})
     graph.notes, graph.private_buffers = {"convert_s": perf_counter() - start}, ("a", "scales")

@@ -140,6 +140,8 @@ class OpenVINOBackend(Backend):
     def weight_only_gemm(self, case: Case, arrays: Arrays) -> Kernel:
         """`MatMul` with constants of 4 or 8 bits that are converted and multiplied by their scales."""
         p, kind = case.problem, case.precision.data
+        if p.bits not in (4, 8):
+            raise Unsupported(f"OpenVINO multiplies no signed {p.bits}-bit integers; choose bits=4 or bits=8")
         if ODD_K_IS_WRONG and kind != "f32" and p.k % 2:
             raise Unsupported("OpenVINO gives wrong results for an odd k in 16 bits; choose an even k")
         graph = self._graph()

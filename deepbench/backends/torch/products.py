@@ -12,7 +12,7 @@ from deepbench.core.errors import Unsupported
 from deepbench.core.kernel import Kernel
 from deepbench.core.op import Arrays
 from deepbench.core.precision import SIXTEEN_BITS
-from deepbench.ops.weight_only_gemm import unpack
+from deepbench.ops.weight_only_gemm.drawn import unpack
 
 Function = Callable[[], Any]
 
@@ -91,6 +91,8 @@ def weight_only(torch: Any, tensors: dict[str, Any], arrays: Arrays, case: Case)
     p, b, c = case.problem, tensors["b"], tensors["c"]
     if b.device.type != "cpu":
         raise Unsupported("PyTorch has these operators on CPUs only")
+    if p.bits not in (4, 8):  # looked for among all operators of PyTorch 2.13
+        raise Unsupported(f"PyTorch has no product with {p.bits}-bit weights on CPUs; choose bits=4 or bits=8")
     if p.bits == 8:
         if p.group != p.k:
             raise Unsupported("PyTorch has one scale for each output with 8 bits; choose group=k")

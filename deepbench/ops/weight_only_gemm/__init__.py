@@ -1,16 +1,19 @@
-"""GEMM with quantized weights: C = A·B, where A holds integers of 4 or 8 bits and a scale for each `group` of them.
+"""GEMM with quantized weights: C = A·B, where A holds integers of 1 to 8 bits and a scale for each `group` of them.
 
-A is m × k. Its element in row i and column j is q[i, j] · scale[j / group, i], with integers q from -8 to 7 or from
--127 to 127: symmetric quantization with the groups along k, as in GPTQ and AWQ without zero points. `group=k` is one
-scale for each output. B (k × n), C (m × n) and the scales have the type of the data. A library may multiply the
-integers first or round q · scale to the type of the data; sums are f32.
+A is m × k. Its element in row i and column j is q[i, j] · scale[j / group, i], with integers q from -127 to 127 (8
+bits), -8 to 7 (4 bits), -2 to 1 (2 bits), or -1 and 1 (1 bit): symmetric quantization with the groups along k, as in
+GPTQ and AWQ without zero points. `group=k` is one scale for each output. B (k × n), C (m × n) and the scales have the
+type of the data. A library may multiply the integers first or round q · scale to the type of the data; sums are f32.
 
-Arrays as frameworks store them: `a` (m, k) of s8, or (m, k / 2) of bytes with two integers of 4 bits in two's
-complement, the lower half first; `scales` (k / group, m), `b` (n, k), `c` (n, m).
+Arrays as frameworks store them: `a` (m, k) of s8, or (m, k · bits / 8) of bytes with the first integer in the lowest
+bits; 2 and 4 bits are in two's complement, and of 1 bit, 0 is -1. `scales` (k / group, m), `b` (n, k), `c` (n, m).
 
 With the setting `format`, A is in a format of llama.cpp instead, whose bytes contain the scales (`formats.py`): `a`
 (m, bytes of a row). `bits` and `group` are those of the format. A library may then round B to integers of 8 bits with a
 scale for each block, in each call, so the tolerance allows for that.
+
+Weights have a normal distribution before they are quantized (`drawn.py`), so that the result can be compared with that
+of the weights before quantization, too: `quantization_error`.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from deepbench.core.lowering import MatrixProduct
 from deepbench.core.parts import Tensor
 from deepbench.core.precision import STORAGE_ROUNDOFF, Precision
 from deepbench.core.problem import BaseProblem, size
-from deepbench.core.product import Product, ProductsOp
-from deepbench.ops.weight_only_gemm.formats import DRAWN, FORMATS, Blocks, WeightFormat
+from deepbench.core.product import Product, ProductsOp, checked_blocks
+from deepbench.ops.weight_only_gemm import drawn
+from deepbench.ops.weight_only_gemm.drawn import FullWeights, unpack
+from deepbench.ops.weight_only_gemm.formats import FORMATS, Blocks, WeightFormat
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -37,6 +42,9 @@ if TYPE_CHECKING:
 # deviations.
 ROUNDOFF_8_BITS = 1 / 254 / 2
 
+# Bits of plain integers; 6 are those of a format.
+BITS_OF_INTEGERS = (1, 2, 4, 8)
+
 
 @dataclass(frozen=True)
 class WeightOnlyGemm(BaseProblem):
@@ -46,16 +54,22 @@ class WeightOnlyGemm(BaseProblem):
     n: int = size()
     k: int = size()
     group: int = size()
-    bits: int = size(default=4, least=4, most=8)
+    bits: int = size(default=4, least=1, most=8)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bits not in (4, 6, 8):
-            raise BadInput(f"bits must be 4, 6 or 8, found {self.bits}")
+        if self.bits not in (*BITS_OF_INTEGERS, 6):
+            raise BadInput(f"bits must be 1, 2, 4, 6 or 8, found {self.bits}")
         if self.k % self.group:
             raise BadInput(f"group must divide k, found group={self.group} and k={self.k}")
-        if self.bits == 4 and self.k % 2:
-            raise BadInput(f"with bits=4, k must be even, because two weights share a byte; found k={self.k}")
+        if self.bits in BITS_OF_INTEGERS and self.k % self.per_byte:
+            reason = f"k must be a multiple of {self.per_byte}, because {self.per_byte} weights share a byte"
+            raise BadInput(f"with bits={self.bits}, {reason}; found k={self.k}")
+
+    @property
+    def per_byte(self) -> int:
+        """Plain integers in a byte."""
+        return 8 // self.bits
 
 
 @dataclass(frozen=True)
@@ -79,18 +93,14 @@ class Dequantized:
         if self.p.bits == 8:
             integers = self.a[columns, start:stop]
         else:
-            integers = unpack(self.a[columns, start // 2 : (stop + 1) // 2])[:, start % 2 :][:, : stop - start]
-        scales = self.scales[np.arange(start, stop) // self.p.group][:, columns].astype(np.float64)
+            per = self.p.per_byte
+            some = self.a[columns, start // per : -(-stop // per)]
+            integers = unpack(some, self.p.bits)[:, start % per :][:, : stop - start]
+        first = start // self.p.group
+        stored = self.scales[first : -(-stop // self.p.group), columns].astype(np.float64)
+        scales = stored[np.arange(start, stop) // self.p.group - first]
         result: Array = integers.T * scales
         return result
-
-
-def unpack(a: Array) -> Array:
-    """The signed integers of 4 bits in bytes, the lower half of a byte first."""
-    import numpy as np
-
-    pairs = np.stack([a << 4, a], axis=-1).view(np.int8) >> 4
-    return pairs.reshape(a.shape[0], -1)
 
 
 class WeightOnlyGemmOp(ProductsOp):
@@ -108,6 +118,14 @@ class WeightOnlyGemmOp(ProductsOp):
         WeightOnlyGemm(32, 17, 64, 64, bits=8),
         WeightOnlyGemm(24, 4, 512, 16, bits=6),
         WeightOnlyGemm(41, 5, 256, 32),
+        WeightOnlyGemm(33, 9, 1024, 256, bits=2),
+        WeightOnlyGemm(37, 6, 1024, 128, bits=1),
+        WeightOnlyGemm(5, 3, 24, 12, bits=2),
+        WeightOnlyGemm(20, 2, 256, 64, bits=2),
+        WeightOnlyGemm(9, 2, 40, 4, bits=1),
+        WeightOnlyGemm(18, 4, 512, 16, bits=2),
+        WeightOnlyGemm(21, 3, 1056, 96, bits=1),
+        WeightOnlyGemm(40, 1, 512, 32, bits=1),
     )
 
     def allows(self, direction: str, precision: Precision) -> bool:
@@ -129,7 +147,7 @@ class WeightOnlyGemmOp(ProductsOp):
             a = Tensor((p.m, p.k // chosen.block * chosen.block_bytes), "u8")
             return {"a": a, "b": Tensor((p.n, p.k), kind), "c": Tensor((p.n, p.m), kind)}
         return {
-            "a": Tensor((p.m, p.k), "s8") if p.bits == 8 else Tensor((p.m, p.k // 2), "u8"),
+            "a": Tensor((p.m, p.k), "s8") if p.bits == 8 else Tensor((p.m, p.k // p.per_byte), "u8"),
             "scales": Tensor((p.k // p.group, p.m), kind),
             "b": Tensor((p.n, p.k), kind),
             "c": Tensor((p.n, p.m), kind),
@@ -148,21 +166,47 @@ class WeightOnlyGemmOp(ProductsOp):
         return super().operands(case)
 
     def fill(self, case: Case, name: str, array: Array, stream: int) -> None:
-        """Integers of the full range; scales that bring weights to [-1, 1]."""
+        """Weights and scales of a normal distribution, quantized by the rules of `drawn.py` and `formats.py`."""
+        import numpy as np
+
         from deepbench.core import operands
 
-        choices, count = operands.generator(stream), min(array.size, operands.TILE)
-        bits, chosen = case.problem.bits, stored_format(case)
+        p, chosen = case.problem, stored_format(case)
         if name == "a" and chosen is not None:
-            drawn = chosen.draw(min(array.size // chosen.block_bytes, DRAWN), choices)
-            operands.repeat(drawn.reshape(-1), array)
+            operands.repeat(chosen.quantized(p.m, p.k)[1].reshape(-1), array)
         elif name == "a":
-            low, high = (-127, 128) if bits == 8 else (0, 256)
-            operands.repeat(choices.integers(low, high, count).astype(array.dtype), array)
+            integers = drawn.integers_and_scales(*_groups(p), p.bits, case.precision.data)[0].reshape(-1)
+            if p.bits < 8:  # bytes may have weights of two groups, so all that begin differently are packed
+                integers = drawn.packed(np.resize(integers, min(array.size, integers.size) * p.per_byte), p.bits)
+            operands.repeat(integers, array)
         elif name == "scales":
-            operands.repeat(((0.25 + 0.75 * choices.random(count)) / 2 ** (bits - 1)).astype(array.dtype), array)
+            scales = drawn.integers_and_scales(*_groups(p), p.bits, case.precision.data)[1]
+            for group in range(len(array)):
+                array[group] = scales[(np.arange(p.m) * len(array) + group) % scales.size]
         else:
             super().fill(case, name, array, stream)
+
+    def full_weights(self, case: Case) -> FullWeights:
+        """The weights that were quantized."""
+        p, chosen = case.problem, stored_format(case)
+        weights = drawn.normal_weights(*_groups(p)) if chosen is None else chosen.quantized(p.m, p.k)[0]
+        return FullWeights(weights, p.m, p.k)
+
+    def quantization_error(self, case: Case, arrays: Arrays) -> float | None:
+        """|C - F| / |F| over the elements that are compared one by one; F is the product of the full weights.
+
+        |.| is the root of the sum of squares. None where a number is infinite or none.
+        """
+        import numpy as np
+
+        (product,), full = self.products(case, arrays), self.full_weights(case)
+        difference = squares = 0.0
+        for block, j, i in checked_blocks([product]):
+            want = block.right[j, :].astype(np.float64) @ full[:, i]
+            difference += float(np.sum((block.c[j, i].astype(np.float64) - want) ** 2))
+            squares += float(np.sum(want**2))
+        error = (difference / squares) ** 0.5 if squares else float("inf")
+        return error if np.isfinite(error) else None
 
     def free_inputs(self, case: Case) -> tuple[str, ...]:
         """B: libraries may convert the weights ahead."""
@@ -213,7 +257,12 @@ class WeightOnlyGemmOp(ProductsOp):
     def title(self, problem: Any) -> str:
         """`4096 × 1 × 4096, 4 bits, groups of 128`."""
         p = problem
-        return f"{p.m} × {p.n} × {p.k}, {p.bits} bits, groups of {p.group}"
+        return f"{p.m} × {p.n} × {p.k}, {p.bits} bit{'s' * (p.bits > 1)}, groups of {p.group}"
+
+
+def _groups(p: WeightOnlyGemm) -> tuple[int, int]:
+    """How many groups are drawn, and how many weights each has."""
+    return drawn.groups_to_draw(p.m * (p.k // p.group), p.group, p.k // p.group), p.group
 
 
 def stored_format(case: Case) -> WeightFormat | None:

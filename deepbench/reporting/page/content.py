@@ -38,6 +38,7 @@ EXPORTED = (
         "break_even_density",
         "joules_per_call",
         "peak_memory_bytes",
+        "quantization_error",
         "applications",
     ),
 )

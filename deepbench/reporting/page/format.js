@@ -68,6 +68,8 @@ const format = {
   tera: (v) => (v == null ? "–" : format.significant(v / 1e12)),
   giga: (v) => (v == null ? "–" : format.significant(v / 1e9)),
   percent: (v) => (v == null ? "–" : `${(100 * v).toFixed(0)} %`),
+  /* Two significant digits, where small shares differ. */
+  precisePercent: (v) => (v == null ? "–" : `${Number((100 * v).toPrecision(2))} %`),
   /* A factor of at least 1; up to 1.25 as a percentage. */
   howMuch: (factor) => (factor > 1.25 ? `${format.significant(factor)}×` : `${(100 * (factor - 1)).toFixed(1)} %`),
   /* The share of a case's limit; a limit that was measured too low has none. */

@@ -109,6 +109,9 @@ const COLUMNS = [
   ...(varies("device") ? [column("device", "Device", null, { printed })] : []),
   number("time_s", "Time", format.time, null, { printed }),
   number("half", "±", format.interval, format.halfWidth, { printed }),
+  ...(rows.some((r) => r.quantization_error != null)
+    ? [number("quantization_error", "Answer error", (r) => format.precisePercent(r.quantization_error))]
+    : []),
   number("flop_per_s", "TFLOP/s", (r) => format.tera(flopRate(r)), flopRate, { printed }),
   number("bytes_per_s", "GB/s", (r) => format.giga(bandwidth(r)), bandwidth),
   column("limited_by", "Limited by"),
@@ -215,6 +218,12 @@ function factsOf(row) {
     ["Limited by", row.limited_by ? [row.limited_by, row.disturbed ? null : share].filter(Boolean).join(", ") : "–"],
     ["Library", `${row.library} ${row.version ?? ""}`],
     ["Implementation", row.implementation],
+    [
+      "Answer error",
+      row.quantization_error == null
+        ? null
+        : `${format.precisePercent(row.quantization_error)} from the result of the weights before quantization`,
+    ],
     ["Energy", row.joules_per_call == null ? null : `${format.joules(row.joules_per_call)} per call`],
     ["Memory", row.peak_memory_bytes == null ? null : `${format.bytes(row.peak_memory_bytes)} peak of the process`],
     ["Applications", row.applications],

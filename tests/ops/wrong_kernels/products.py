@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from deepbench.ops.linear import activate
-from deepbench.ops.weight_only_gemm import unpack
+from deepbench.ops.weight_only_gemm.drawn import unpack
 from tests.ops.wrong_kernels import Kernel
 
 # Small ones, whose elements are all compared, and a large one, of which a sample and a projection are.
@@ -22,6 +22,8 @@ WEIGHT_ONLY = [
     "weight_only_gemm m=7 n=3 k=18 group=6 bits=4",
     "weight_only_gemm m=35 n=1 k=96 group=32 bits=8",
     "weight_only_gemm m=1024 n=33 k=2048 group=128 bits=4",
+    *(f"weight_only_gemm m=9 n=3 k=40 group=20 bits={bits}" for bits in (1, 2)),
+    *(f"weight_only_gemm m=1024 n=33 k=2048 group=128 bits={bits}" for bits in (1, 2)),
 ]
 
 KINDS = ["f32", "bf16"]
@@ -170,7 +172,7 @@ def last_token_missing(arrays, name):
 def dequantized(case, arrays):
     """Integers and the scale of each, as (m, k)."""
     p = case.problem
-    integers = arrays["a"] if p.bits == 8 else unpack(arrays["a"])
+    integers = arrays["a"] if p.bits == 8 else unpack(arrays["a"], p.bits)
     return integers.astype(np.float32), np.repeat(arrays["scales"].astype(np.float32), p.group, axis=0).T
 
 
@@ -196,7 +198,32 @@ def last_group_missing(case, arrays):
 
 def unsigned_integers(case, arrays):
     integers, scales = dequantized(case, arrays)
+    if case.problem.bits == 1:
+        return np.maximum(integers, 0) * scales
     return np.where(integers < 0, integers + 2**case.problem.bits, integers) * scales
+
+
+def integers_one_too_large(case, arrays):
+    integers, scales = dequantized(case, arrays)
+    return (integers + 1) * scales
+
+
+def signs_flipped(case, arrays):
+    integers, scales = dequantized(case, arrays)
+    return -integers * scales
+
+
+def highest_bits_first(case, arrays):
+    integers, scales = dequantized(case, arrays)
+    per_byte = 8 // case.problem.bits
+    return integers.reshape(-1, per_byte)[:, ::-1].reshape(integers.shape) * scales
+
+
+def bits_of_each_integer_reversed(case, arrays):
+    _, scales = dequantized(case, arrays)
+    a, bits = arrays["a"], case.problem.bits
+    places = np.unpackbits(a, axis=1, bitorder="little").reshape(-1, bits)[:, ::-1]
+    return unpack(np.packbits(places, bitorder="little").reshape(a.shape), bits).astype(np.float32) * scales
 
 
 def neighbours_swapped(case, arrays):
@@ -247,8 +274,14 @@ LAYER_MISTAKES = (
 )
 WEIGHT_MISTAKES = (
     *(scales_missing, scales_of_the_next_group, scales_of_the_next_output, last_group_missing, unsigned_integers),
-    neighbours_swapped,
+    *(neighbours_swapped, signs_flipped),
 )
+# Of integers that share a byte, by their bits.
+BIT_MISTAKES = {
+    1: (highest_bits_first, integers_one_too_large),
+    2: (highest_bits_first, integers_one_too_large, bits_of_each_integer_reversed),
+    4: (integers_one_too_large,),
+}
 GRADIENT = "backward_weights"
 
 KERNELS = [
@@ -270,4 +303,12 @@ KERNELS = [
     *(wrong_layer(bias_missing, f"{text} forward {kind}") for text in LINEAR for kind in KINDS),
     *(wrong_layer(gelu_by_tanh, f"{text} forward f32 activation=gelu") for text in LINEAR),
     *(wrong_weights(f, f"{text} forward {kind}") for f in WEIGHT_MISTAKES for text in WEIGHT_ONLY for kind in KINDS),
+    *(
+        wrong_weights(f, f"{text} forward {kind}")
+        for bits, mistakes in BIT_MISTAKES.items()
+        for f in mistakes
+        for text in WEIGHT_ONLY
+        for kind in KINDS
+        if text.endswith(f"bits={bits}")
+    ),
 ]

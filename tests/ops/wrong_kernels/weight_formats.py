@@ -67,12 +67,69 @@ def decoded_mxfp4(blocks, mistake):
     return np.array(FP4, np.float32)[q] * np.float32(2) ** (blocks[:, :1].astype(np.float32) - bias)
 
 
-DECODED = {"q8_0": decoded_q8_0, "q4_k": decoded_q4_k, "q6_k": decoded_q6_k, "mxfp4": decoded_mxfp4}
+def decoded_q2_k(blocks, mistake):
+    scales, offsets = blocks[:, :16, None] % 16, blocks[:, :16, None] // 16 * (mistake != "offsets missing")
+    if mistake == "scales of the next part":
+        scales = np.roll(scales, 1, axis=1)
+    if mistake == "scales and offsets exchanged":
+        scales, offsets = offsets, scales
+    q = quarters(blocks[:, 16:80], mistake).reshape(-1, 16, 16)
+    d, dmin = half(blocks, 80)[..., None], half(blocks, 82)[..., None]
+    return (d * scales * q - dmin * offsets).reshape(-1, 256)
+
+
+def quarters(stored, mistake):
+    """Four integers of 2 bits in each byte: 128 of them after the other, 32 at a time."""
+    fours = np.stack([stored % 4, stored // 4 % 4, stored // 16 % 4, stored // 64], axis=1)
+    if mistake == "quarters in turn":
+        return fours.swapaxes(1, 2).reshape(-1, 256)
+    return fours.reshape(-1, 4, 2, 32).swapaxes(1, 2).reshape(-1, 256)
+
+
+def decoded_q2_0(blocks, mistake):
+    stored = blocks[:, 2:]
+    fours = [stored % 4, stored // 4 % 4, stored // 16 % 4, stored // 64]
+    q = np.stack(fours[::-1] if mistake == "highest bits first" else fours, axis=2).reshape(-1, 64)
+    return half(blocks, 0) * (q - 1.0 * (mistake != "unsigned integers"))
+
+
+def decoded_tq2_0(blocks, mistake):
+    return half(blocks, 64) * (quarters(blocks[:, :64], mistake) - 1.0 * (mistake != "unsigned integers"))
+
+
+def decoded_tq1_0(blocks, mistake):
+    """The number of five digits in base 3 is the byte times 243 / 256, rounded down."""
+    found = []
+    for start, stop, digits in ((0, 32, 5), (32, 48, 5), (48, 52, 4)):
+        number = blocks[:, start:stop].astype(int) * 243 // 256
+        powers = [3**i for i in range(4, 4 - digits, -1)]
+        if mistake == "lowest digit first":
+            powers.reverse()
+        found += [number // power % 3 for power in powers]
+    return half(blocks, 52) * (np.concatenate(found, axis=1) - 1.0 * (mistake != "unsigned integers"))
+
+
+def decoded_q1_0(blocks, mistake):
+    q = np.unpackbits(blocks[:, 2:], axis=1, bitorder="big" if mistake == "highest bit first" else "little")
+    if mistake == "unsigned integers":
+        return half(blocks, 0) * q
+    return half(blocks, 0) * (2.0 * q - 1) * (-1 if mistake == "signs flipped" else 1)
+
+
+DECODED = {
+    **{"q8_0": decoded_q8_0, "q4_k": decoded_q4_k, "q6_k": decoded_q6_k, "mxfp4": decoded_mxfp4, "q2_k": decoded_q2_k},
+    **{"q2_0": decoded_q2_0, "tq2_0": decoded_tq2_0, "tq1_0": decoded_tq1_0, "q1_0": decoded_q1_0},
+}
 MISTAKES = {
     "q8_0": ("unsigned integers",),
     "q4_k": ("scales of the next part", "offsets missing", "upper bits of scales missing", "halves swapped"),
     "q6_k": ("unsigned integers", "upper bits missing"),
     "mxfp4": ("halves in turn", "half as large"),
+    "q2_k": ("scales of the next part", "offsets missing", "scales and offsets exchanged", "quarters in turn"),
+    "q2_0": ("unsigned integers", "highest bits first"),
+    "tq2_0": ("unsigned integers", "quarters in turn"),
+    "tq1_0": ("unsigned integers", "lowest digit first"),
+    "q1_0": ("unsigned integers", "highest bit first", "signs flipped"),
 }
 # Of any format.
 OTHERS = ("last block missing", "last token missing", "data in 6 bits")

@@ -102,11 +102,11 @@ test-simulators: .venv/test .venv/scalesim .venv/zigzag
 
 # On emulated Arm processors, a simple one (as in a Raspberry Pi 4) and one with everything (SVE, SME, bf16, i8mm): tests
 # of units, and every smoke problem of every library. Downloads 200 MB; needs Debian or Ubuntu.
-ARM_EXTRAS := nvpl scipy mpi onnxruntime xnnpack ggml
+ARM_EXTRAS := nvpl scipy mpi onnxruntime openvino xnnpack ggml
 ARM_TESTS := tests/core tests/machine tests/native tests/ops
 test-aarch64: test-aarch64-setup .venv/aarch64
 	for cpu in cortex-a72 max,pauth-impdef=on,sme-default-vector-length=64; do echo "== $$cpu"; \
-	CPU=$$cpu .venv/aarch64/bin/python -m pytest -p no:cacheprovider $(ARM_TESTS) \
+	CPU=$$cpu .venv/aarch64/bin/python -m pytest -n 2 -p no:cacheprovider $(ARM_TESTS) \
 	-m 'not (programs or process or alone or costly or torch or gpu)' && \
 	CPU=$$cpu .venv/aarch64/bin/python -m pytest -p no:cacheprovider tests/backends/test_backends.py \
 	-m 'not (torch or gpu)' || exit 1; done
@@ -120,7 +120,7 @@ test-aarch64-setup: .venv/test
 
 .venv/aarch64: .venv/created tests/help/aarch64.py $(wildcard deepbench/native/*.c deepbench/native/*.h)
 	$(BIN)/python tests/help/aarch64.py $@ $(ARM_EXTRAS)
-	$@/bin/python -m pip install --quiet --disable-pip-version-check --no-compile pytest hypothesis
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --no-compile pytest pytest-xdist hypothesis
 	@touch $@
 
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's Chromium without windows, which takes half

@@ -30,6 +30,9 @@ CPU = "max,pauth-impdef=on,sme-default-vector-length=64"
 # What is used of these is one library; what they depend on is not needed.
 ALONE = {"xnnpack"}
 
+# Of PJRT, for CPUs.
+PLUGIN = "xla-cpu-pjrt==0.0.1"
+
 COMPILER = "aarch64-linux-gnu-gcc"
 
 
@@ -108,7 +111,7 @@ def install(folder: Path, extras: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     chosen = project["optional-dependencies"]
     together = [*project["dependencies"], *(word for name in extras if name not in ALONE for word in chosen[name])]
-    alone = [word for name in extras if name in ALONE for word in chosen[name]]
+    alone = [PLUGIN, *(word for name in extras if name in ALONE for word in chosen[name])]
     pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile", "--only-binary", ":all:"]
     for options, words in (([], together), (["--no-deps"], alone)):
         if words:

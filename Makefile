@@ -8,7 +8,7 @@ PYTEST = $(BIN)/python -m pytest -o cache_dir=.pytest_cache/$@
 tests = $(PYTEST) $(1) $(2) || $(PYTEST) $(1) --last-failed --last-failed-no-failures none
 
 .PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle \
-	test-runtimes test-simulators test-sycl test-browser test-browser-setup test-slurm test-slurm-setup pictures gpu clean
+	test-aarch64 test-aarch64-setup test-runtimes test-simulators test-sycl test-browser test-browser-setup test-slurm test-slurm-setup pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -30,7 +30,7 @@ test: .venv/test
 
 # Everything. `.ci/run` leaves out what takes long: test-long, test-torch, applications and PaddlePaddle.
 test-all: check test test-long test-wheel test-hosts test-slurm test-torch test-browser test-paddle test-runtimes \
-	test-simulators test-sycl test-applications
+	test-simulators test-sycl test-aarch64 test-applications
 
 # Tests that take long: comparisons and budgets with real libraries, runs killed at many moments.
 test-long: .venv/test
@@ -99,6 +99,29 @@ test-simulators: .venv/test .venv/scalesim .venv/zigzag
 .venv/zigzag: .venv/created
 	@$(PYTHON) -m venv --clear $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check zigzag-dse==3.9.1 six
+
+# On emulated Arm processors, a simple one (as in a Raspberry Pi 4) and one with everything (SVE, SME, bf16, i8mm): tests
+# of units, and every smoke problem of every library. Downloads 200 MB; needs Debian or Ubuntu.
+ARM_EXTRAS := nvpl scipy mpi onnxruntime openvino xnnpack ggml
+ARM_TESTS := tests/core tests/machine tests/native tests/ops
+test-aarch64: test-aarch64-setup .venv/aarch64
+	for cpu in cortex-a72 max,pauth-impdef=on,sme-default-vector-length=64; do echo "== $$cpu"; \
+	CPU=$$cpu .venv/aarch64/bin/python -m pytest -n 2 -p no:cacheprovider $(ARM_TESTS) \
+	-m 'not (programs or process or alone or costly or torch or gpu)' && \
+	CPU=$$cpu .venv/aarch64/bin/python -m pytest -p no:cacheprovider tests/backends/test_backends.py \
+	-m 'not (torch or gpu)' || exit 1; done
+
+# The cross compiler for our loops, if it is missing and we are root.
+test-aarch64-setup: .venv/test
+	@command -v aarch64-linux-gnu-gcc >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+	apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc-aarch64-linux-gnu \
+	libc6-dev-arm64-cross >/dev/null; } || echo "the cross compiler cannot be installed here"
+
+.venv/aarch64: .venv/created tests/help/aarch64.py $(wildcard deepbench/native/*.c deepbench/native/*.h)
+	$(BIN)/python tests/help/aarch64.py $@ $(ARM_EXTRAS)
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --no-compile pytest pytest-xdist hypothesis
+	@touch $@
 
 # Pages in a real browser, with axe's accessibility rules. Installs Debian's Chromium without windows, which takes half
 # the time, if no browser is installed and we are root.

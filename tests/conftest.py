@@ -27,6 +27,7 @@ else:
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
+from deepbench.machine.system import emulator  # noqa: E402
 from tests.help import fork_server  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
@@ -40,12 +41,14 @@ OPT_IN = {
 NO_LIBRARIES = {f"DEEPBENCH_{name}_PATH": "/no/such/library.so" for name in ("AOCL", "MKL", "ONEDNN", "OPENBLAS")}
 
 # The first example may import modules or wait for another program: how long an example takes is not tested.
-hypothesis.settings.register_profile("deepbench", deadline=None)
+# Emulated, everything takes about thirty times as long, and what depends on the processor are the libraries.
+EMULATED = emulator() is not None
+hypothesis.settings.register_profile("deepbench", deadline=None, max_examples=5 if EMULATED else 100)
 hypothesis.settings.load_profile("deepbench")
 
 # What a test may use without the marker `costly`, of this process and its children, or twice what is kept of it. CPU
 # seconds, because on a busy machine every test takes long.
-MOST_CPU_S = 5.0
+MOST_CPU_S = 5.0 if not EMULATED else 1000.0
 
 # How long tests took, written by `pytest --keep-durations`. Files that take long start first. Reviews see its growth.
 DURATIONS = Path(__file__).parent / "durations.json"
@@ -92,6 +95,10 @@ def pytest_collection_modifyitems(config, items):
 
 _started: list[str] = []
 """Programs that the current test has started in the usual way, without the fork server."""
+
+
+if EMULATED:
+    fork_server.is_on = False  # it asks the kernel for what emulators refuse
 
 
 def _watch(event, arguments):

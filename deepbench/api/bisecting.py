@@ -102,7 +102,7 @@ def bisect_commits(
 
 def question(backend: str, words: Sequence[str], choices: Choices, margin: float, options: Options) -> Question:
     """What is measured for every version or commit."""
-    require_linux()
+    require_linux("a bisection")
     library = find_backend(backend)
     if library.path_variable is None:
         raise BadInput(f"{library.title} cannot be loaded from a path, so its builds cannot be compared")

@@ -78,7 +78,7 @@ def run_job(
     progress: Progress,
 ) -> CiJob:
     """As `check_change`."""
-    require_linux()
+    require_linux("the comparison of builds")
     begin = time.monotonic()
     try:
         folder.mkdir(parents=True)

@@ -122,7 +122,7 @@ def diagnose() -> list[Finding]:
     from deepbench.core.backend import all_backends
     from deepbench.machine import doctor
 
-    here = libraries([name for name, b in all_backends().items() if b.default])
+    here = libraries([name for name, b in all_backends().items() if b.default and b.exists_here])
     return [*doctor.examine(), doctor.openmp(here)]
 
 

@@ -14,7 +14,7 @@ from deepbench.core.progress import Activity, Progress
 from deepbench.judge.metrics import find_metric
 from deepbench.machine import describe, remembered
 from deepbench.machine.doctor import Load, LoadWatch
-from deepbench.machine.system import require_linux
+from deepbench.machine.system import require_measurable
 from deepbench.measuring import builds, probes
 from deepbench.measuring.once import run_once
 from deepbench.measuring.session import Options, Session
@@ -175,7 +175,7 @@ def measure_limits(
 
     `threads`: numbers of threads; None: one and all cores. `quick`: fewer sizes, one process each.
     """
-    require_linux()
+    require_measurable()
     counts = [threads] if isinstance(threads, int) else [*(threads or sorted({1, describe.default_threads()}))]
     with shown(progress) as show:
         return probes.measure_limits(describe.describe_machine(), counts, quick, show)
@@ -192,7 +192,7 @@ def selftest(*, quick: bool = False, progress: bool | Progress = False) -> tuple
     """
     from deepbench.measuring.selftest import measure_selftest
 
-    require_linux()
+    require_measurable()
     machine = describe.describe_machine()
     with shown(progress) as show:
         findings = measure_selftest(machine, FEW_HEATS if quick else MANY_HEATS, show)

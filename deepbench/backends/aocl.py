@@ -99,6 +99,7 @@ class AOCL(Backend):
     name = "aocl"
     title = "AOCL"
     loads_at_once = True
+    platforms = ("linux-x86_64",)
     path_variable = "DEEPBENCH_AOCL_PATH"
     package = "aoclda"
     thread_variables = ("BLIS_NUM_THREADS", "AOCLSPARSE_NUM_THREADS")

@@ -89,6 +89,7 @@ class MKL(Backend):
     name = "mkl"
     title = "MKL"
     loads_at_once = True
+    platforms = ("linux-x86_64",)
     path_variable = "DEEPBENCH_MKL_PATH"
     package = "mkl"
     thread_variables = ("MKL_NUM_THREADS",)

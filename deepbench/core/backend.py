@@ -12,6 +12,8 @@ Such a method does everything that happens before timing starts (create, pack, c
 
 from __future__ import annotations
 
+import platform
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +45,11 @@ def marks_of_every_op() -> list[Mark]:
         for direction in op.directions
         if not op.is_group
     ]
+
+
+def this_platform() -> str:
+    """System and processor, as Python's wheels name them: `linux-x86_64`, `linux-aarch64`, `darwin-arm64`."""
+    return f"{sys.platform}-{platform.machine()}"
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,9 @@ class Backend(ABC):
     """Its usual device (`core/devices.py`): the one where none is named."""
     default: bool = True
     """Whether runs that name no backend use this one."""
+    platforms: ClassVar[tuple[str, ...]] = ()
+    """Where the library exists, such as `linux-x86_64` or `darwin-arm64`; empty: everywhere. Others never use it unless
+    it is named."""
     is_group: ClassVar[bool] = False
     """Whether several processes work together on a case; then it derives from `GroupBackend`."""
     framework: ClassVar[bool] = False
@@ -131,7 +141,7 @@ class Backend(ABC):
         types: dict[str, type | tuple[type, ...]] = {
             **{"title": str, "path_variable": (str, NoneType)},
             **dict.fromkeys(("is_group", "framework", "loads_at_once", "computes"), bool),
-            **dict.fromkeys(("thread_variables", "override_variables", "tuning_variables"), tuple),
+            **dict.fromkeys(("thread_variables", "override_variables", "tuning_variables", "platforms"), tuple),
         }
         if wrong := registry.wrong_attribute(self, types):
             return wrong
@@ -161,7 +171,12 @@ class Backend(ABC):
 
     def is_default_on(self, device: str) -> bool:
         """Whether runs on this device that name no backend use this one."""
-        return self.default and device == self.device
+        return self.default and device == self.device and self.exists_here
+
+    @property
+    def exists_here(self) -> bool:
+        """Whether the library exists for this system and processor."""
+        return not self.platforms or this_platform() in self.platforms
 
     def threads_in_use(self) -> int | None:
         """The number of threads that the library says it uses; None if it does not say. Called after `open`."""

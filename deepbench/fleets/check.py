@@ -61,7 +61,7 @@ def check_host(
     """
     begin = time.monotonic()
     try:
-        require_linux()
+        require_linux("the check of a host")
         found = _Watch(reference, history, command, begin + limit_s).run()
     except (BadInput, Unavailable, OSError) as error:
         found = HostCheck("not judged", f"the check could not be made: {error}")

@@ -12,13 +12,14 @@ import re
 import resource
 import socket
 import struct
+import sys
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from deepbench.machine import microarchitecture
-from deepbench.machine.system import allowed_cpus
+from deepbench.machine.system import allowed_cpus, emulator
 
 # Parts of a machine's description that must agree before `--resume` appends to a file.
 IDENTITY = ("host", "cpu", "instructions", "cpus_allowed", "memory_bytes", "kernel")
@@ -27,7 +28,7 @@ IDENTITY = ("host", "cpu", "instructions", "cpus_allowed", "memory_bytes", "kern
 INSTRUCTIONS = (
     *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl"),
     *("avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16"),
-    *("asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "svebf16", "svei8mm", "sme"),
+    *("asimd", "atomics", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2", "svebf16", "svei8mm", "sme", "sme2"),
 )
 
 # Those that multiply a precision without conversion to f32. AVX2 multiplies 8-bit numbers (vpmaddubsw).
@@ -43,7 +44,7 @@ def describe_machine() -> dict[str, Any]:
     """The description in the header of a result file."""
     cpuinfo = read_text("/proc/cpuinfo") or ""
     known = {
-        "cpu": _field(cpuinfo, "model name") or _field(cpuinfo, "Model") or platform.machine(),
+        "cpu": cpu_name(cpuinfo),
         "cpu_ids": cpu_ids(cpuinfo),
         "instructions": instructions(cpuinfo),
     }
@@ -52,12 +53,14 @@ def describe_machine() -> dict[str, Any]:
         **known,
         "microarchitecture": microarchitecture.of_machine(known),
         "architecture": platform.machine(),
+        "emulated": emulator(),
+        "sve_bits": sve_bits(),
         "cpus": os.cpu_count(),
         "cpus_allowed": sorted(allowed_cpus()),
         "cores_allowed": len(cores()),
         "cpu_quota": cpu_quota(),
         "caches": caches(),
-        "memory_bytes": meminfo("MemTotal"),
+        "memory_bytes": meminfo("MemTotal") or (_physical_bytes() if sys.platform == "darwin" else None),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
         "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "turbo_off": read_text("/sys/devices/system/cpu/intel_pstate/no_turbo"),
@@ -70,6 +73,54 @@ def describe_machine() -> dict[str, Any]:
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
     }
+
+
+def cpu_name(cpuinfo: str, root: Path = Path("/")) -> str:
+    """What the CPU, or the board that it is on, calls itself; else its architecture.
+
+    Arm's cores have numbers and no names, and Linux calls all of them "ARMv8 Processor" if it calls them anything.
+    """
+    if sys.platform == "darwin":
+        return _sysctl_text("machdep.cpu.brand_string") or platform.machine()
+    name = _field(cpuinfo, "model name")
+    if name and not name.startswith("ARMv"):
+        return name
+    board = _field(cpuinfo, "Model") or (read_text(root / "proc/device-tree/model") or "").strip("\0") or None
+    core = microarchitecture.core_name(cpu_ids(cpuinfo))
+    return ", ".join(filter(None, (board, core))) or name or platform.machine()
+
+
+def _sysctl_text(name: str) -> str | None:
+    """A text of the kernel of macOS; None where there is no such kernel."""
+    import ctypes
+
+    text, size = ctypes.create_string_buffer(256), ctypes.c_size_t(256)
+    try:
+        answer = ctypes.CDLL(None).sysctlbyname(name.encode(), text, ctypes.byref(size), None, 0)
+    except AttributeError:
+        return None
+    return text.value.decode(errors="replace") or None if answer == 0 else None
+
+
+PR_SVE_GET_VL, SVE_VL_MASK = 51, 0xFFFF  # linux/prctl.h: the length in bytes is the lower half of the answer
+
+
+def sve_bits() -> int | None:
+    """Bits of a vector of Arm's SVE; None where there is no SVE."""
+    if platform.machine() != "aarch64" or not sys.platform.startswith("linux"):
+        return None
+    import ctypes
+
+    answer = ctypes.CDLL(None).prctl(PR_SVE_GET_VL, 0, 0, 0, 0)
+    return (answer & SVE_VL_MASK) * 8 if answer > 0 else None
+
+
+def _physical_bytes() -> int | None:
+    """Main memory where there is no /proc."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return None
 
 
 def cpu_ids(cpuinfo: str) -> dict[str, str | None]:
@@ -223,6 +274,12 @@ def resident_bytes() -> int:
     return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
 
 
+def peak_memory_bytes() -> int:
+    """The most memory that this process has had at once."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Differences between the IDENTITY of two machines, one sentence each."""
     return [
@@ -275,6 +332,8 @@ def _field(cpuinfo: str, name: str) -> str | None:
 
 
 def _os_name() -> str:
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}".strip()
     try:
         return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     except OSError:

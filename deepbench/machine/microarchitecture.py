@@ -107,6 +107,11 @@ ARM = {
     (0xC0, 0xAC4): "Ampere-1A",
 }
 
+ARM_MAKERS = {
+    **{0x41: "Arm", 0x42: "Broadcom", 0x43: "Cavium", 0x46: "Fujitsu", 0x48: "HiSilicon", 0x4E: "NVIDIA"},
+    **{0x50: "Applied Micro", 0x51: "Qualcomm", 0x53: "Samsung", 0x61: "Apple", 0x6D: "Microsoft", 0xC0: "Ampere"},
+}
+
 # Linux calls all of model 0x55 Skylake. Its stepping tells them apart, as that of Kaby Lake does.
 BY_STEPPING = {
     0x55: {range(5, 8): "Cascade Lake", range(10, 12): "Cooper Lake"},
@@ -147,6 +152,13 @@ def name(ids: Mapping[str, Any]) -> str | None:
         return next((known for known, models in INTEL.items() if model in models), None)
     ranges = AMD.get(family, {}).items()
     return next((known for known, parts in ranges if any(model in part for part in parts)), None)
+
+
+def core_name(ids: Mapping[str, Any]) -> str | None:
+    """Maker and microarchitecture of an Arm core, such as `Arm Neoverse V1`; None if it is another or unknown."""
+    implementer, known = _number(ids.get("CPU implementer"), 16), _of_arm(ids)
+    maker = None if implementer is None else ARM_MAKERS.get(implementer)
+    return f"{maker} {known}" if maker and known else None
 
 
 def _of_arm(ids: Mapping[str, Any]) -> str | None:

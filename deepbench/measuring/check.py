@@ -5,9 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+
+from deepbench.core.errors import Unavailable
 
 if TYPE_CHECKING:
     from deepbench.core.case import Case
@@ -51,15 +54,39 @@ class Verdict:
             error = "no error is allowed"
         else:
             error = f"error {self.error:.3g} times the tolerance"
-        got = "NaN or infinity" if self.got is None else f"{self.got:.7g}"
-        return f"{self.how}: found {got}, wanted {self.want:.7g}, {error}"
+        got, want = ("NaN or infinity" if x is None else f"{x:.7g}" for x in (self.got, self.want))
+        return f"{self.how}: found {got}, wanted {want}, {error}"
 
 
 def check(op: Op, case: Case, arrays: Arrays) -> Verdict:
-    """The verdict on the outputs after `op.reset` and one call."""
+    """The verdict on the outputs after `op.reset` and one call; `Unavailable` where the reference would be wrong."""
+    require_right_products()
     error = op.quantization_error(case, arrays)
     is_known = error is not None and error <= MOST_QUANTIZATION_ERROR
     return replace(verdict_of(op.compare(case, arrays)), quantization_error=_finite(error) if is_known else None)
+
+
+@cache
+def require_right_products() -> None:
+    """`Unavailable` where NumPy multiplies matrices wrongly: with such a reference every right answer would be wrong.
+
+    Its BLAS chooses kernels by the processor, and that of an uncommon one may be wrong: OpenBLAS 0.3.34 is, where the
+    vectors of Arm's SME have 256 bits. The other product is NumPy's own loop. Numbers are small integers, so both are
+    exact.
+    """
+    a, b = (np.arange(rows * columns, dtype=np.float64).reshape(rows, columns) % 7 - 3 for rows, columns in PRODUCT)
+    wanted = np.einsum("ij,jk->ik", a, b)
+    with np.errstate(all="ignore"):
+        is_right = np.array_equal(a @ b, wanted) and np.array_equal(b.T @ a.T, wanted.T)
+    if not is_right:
+        raise Unavailable(
+            f"NumPy {np.__version__} multiplies matrices wrongly on this processor, so no answer can be checked",
+            "let its OpenBLAS use other kernels, such as OPENBLAS_CORETYPE=NEOVERSEN1, or install another NumPy",
+        )
+
+
+PRODUCT = (33, 37), (37, 35)
+"""Sizes of two matrices for which every BLAS uses its kernels for large ones and those for the rest."""
 
 
 def verdict_of(comparisons: Iterable[AnswerComparison]) -> Verdict:

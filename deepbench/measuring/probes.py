@@ -368,7 +368,7 @@ class Prober:
 
 def measure_limits(machine: Mapping[str, Any], threads: Sequence[int], quick: bool, progress: Progress) -> list[Limit]:
     """Measure every limit of the CPU for these numbers of threads and remember it; together with those known before."""
-    names = [name for name, b in all_backends().items() if b.default and b.device == "cpu" and not b.is_group]
+    names = [name for name, b in all_backends().items() if b.is_default_on("cpu") and not b.is_group]
     answers = open_backends(names, OPEN_TIMEOUT_S)
     here = [name for name in names if "library" in answers[name]]
     probes = all_probes(threads, here, COARSE if quick else FINE)

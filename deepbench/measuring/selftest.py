@@ -90,8 +90,10 @@ def block_times(count: int, seconds: float) -> list[float]:
 
 def core_block_times(cpus: Sequence[int], count: int = 300, seconds: float = 1e-3) -> dict[int, list[float]]:
     """`block_times` of each core, one core at a time. Restores the CPU affinity of this process."""
-    before = os.sched_getaffinity(0)
     times: dict[int, list[float]] = {}
+    if not hasattr(os, "sched_setaffinity"):  # macOS binds nothing to a core
+        return times
+    before = os.sched_getaffinity(0)
     try:
         for cpu in cpus:
             with contextlib.suppress(OSError):

@@ -27,7 +27,7 @@ from deepbench.core.shell import command
 from deepbench.core.version import VERSION
 from deepbench.judge import limits
 from deepbench.machine import describe
-from deepbench.machine.system import require_linux
+from deepbench.machine.system import allowed_cpus, require_measurable
 from deepbench.measuring import cold, launch, probes
 from deepbench.measuring.choices import ChosenAlgorithms
 from deepbench.measuring.heat import Rival, measure_case, measure_heat
@@ -162,7 +162,7 @@ class Session:
 
         `side` describes one side of a comparison whose sides take turns (`sides.py`).
         """
-        require_linux()
+        require_measurable()
         header = new_header(planned, options, side)
         cold.require([p.case for p in planned], header["machine"])
         store = Store.create(path, sanitized(header))
@@ -185,7 +185,7 @@ class Session:
         A file that names hosts, or more ranks than there are cores, needs the same `hosts`, a launcher that has
         `started` so many ranks, or a user who says that it is `trusted`: see `trust.py`.
         """
-        require_linux()
+        require_measurable()
         store = Store.reopen(path)
         try:
             file = read_results(path)
@@ -353,7 +353,7 @@ class Session:
         return Rival(case, self.environment, self._choices.of(case))
 
     def _measure(self, case: Case, rules: Rules) -> Record:
-        self.require_cpus(os.sched_getaffinity(0))
+        self.require_cpus(allowed_cpus())
         record = measure_case(case, 1, rules, self.timeout_s, (), self.environment, self._choices.of(case))
         self.require_cpus_of(record)
         self._choices.keep(case, record)
@@ -429,7 +429,7 @@ def measure_together(entries: Sequence[tuple[Session, Case, int]]) -> list[Recor
         here = [i for i in range(len(entries)) if i not in records]
         if here:
             session, _, number = entries[here[0]]
-            session.require_cpus(os.sched_getaffinity(0))
+            session.require_cpus(allowed_cpus())
             rivals = [entries[i][0].rival(entries[i][1]) for i in here]
             measured = measure_heat(rivals, number, session.rules, session.timeout_s, session.hosts)
             for record in measured:

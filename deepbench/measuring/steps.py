@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import resource
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from deepbench.core import errors, operands, stats, units
 from deepbench.core.kernel import Device, EventDeviceTimer, Kernel, in_turn
 from deepbench.core.variables import thread_variables, tuning
 from deepbench.machine import describe, energy
+from deepbench.machine.system import allowed_cpus
 from deepbench.measuring.check import Verdict, check, fingerprint, fingerprint_of_outputs
 from deepbench.measuring.clock import DeviceClock, Loop, Sample, Sampler, SystemClock, take_sample
 from deepbench.measuring.launch import Request
@@ -139,7 +139,7 @@ class StepResults:
 def record_of(request: Request, measure: Callable[[StepResults], None], where: str = "") -> Record:
     """The record of what `measure` found, also if it fails. `where` begins the reason of a failure."""
     started, clock, findings = datetime.now(UTC), perf_counter(), StepResults()
-    cpus_allowed = sorted(os.sched_getaffinity(0))
+    cpus_allowed = sorted(allowed_cpus())
     status: records.Status = "ok"
     reason = None
     try:
@@ -167,11 +167,11 @@ def record_of(request: Request, measure: Callable[[StepResults], None], where: s
     record["process"] = {
         "started": started.isoformat(timespec="milliseconds"),
         "duration_s": round(max(0.0, perf_counter() - clock - findings.waited_s), 4),
-        "cpus": sorted(os.sched_getaffinity(0)),
+        "cpus": sorted(allowed_cpus()),
         "cpus_allowed": cpus_allowed,
         "openmp_runtimes": describe.openmp_runtimes(),
         "environment": tuning(os.environ),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": describe.peak_memory_bytes(),
         "rules": asdict(request.rules),
     }
     return record
@@ -187,7 +187,7 @@ def _verdict(result: CheckResult | None) -> records.Check | None:
 def open_library(request: Request) -> Library:
     """Load the library, and compare the threads it reports with those of the case."""
     case, backend, warnings = request.case, request.backend, []
-    others = describe.OtherPrograms(os.sched_getaffinity(0))
+    others = describe.OtherPrograms(allowed_cpus())
     backend.select(case.device)
     facts = cast(records.LibraryFacts, backend.open())
     threads = backend.threads_in_use() if case.device == "cpu" and not backend.is_group else None
@@ -213,7 +213,7 @@ def open_library(request: Request) -> Library:
 
 def check_cores(request: Request) -> None:
     """`Unsupported` where `pin=cores` asks for more cores than this process may use."""
-    threads, cores = request.case.threads, len(os.sched_getaffinity(0))
+    threads, cores = request.case.threads, len(allowed_cpus())
     if request.case.settings["pin"] == "cores" and threads > cores:
         raise errors.Unsupported(f"pin=cores needs one core for each of {threads} threads, there are {cores}")
 

@@ -33,7 +33,7 @@ def main() -> None:
     connection = wire.Connection(socket.socket(fileno=descriptor))
     message = connection.receive()
     if message is not None:
-        if message["cpus"]:
+        if message["cpus"] and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, message["cpus"])  # before any library counts its cores
         import_numpy()
         if "open" in message:

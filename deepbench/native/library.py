@@ -29,6 +29,7 @@ def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
     Otherwise `patterns` such as `libdnnl.so*` are searched for in every folder of `roots`. Files of an earlier pattern
     come first; within a pattern, the highest version in a file's real name.
     """
+    patterns = [_as_named_here(pattern) for pattern in patterns]
     named = os.environ.get(variable)
     if named and os.path.isdir(named):  # such as an unpacked wheel
         names = {os.path.basename(pattern) for pattern in patterns}
@@ -43,8 +44,14 @@ def candidates(variable: str, patterns: Sequence[str]) -> list[str]:
             os.path.realpath(path) for root in roots() for path in glob.glob(os.path.join(glob.escape(root), pattern))
         }
         files += sorted(paths, key=lambda p: (_version(p), p), reverse=True)
-    # The system's loader may know a plain name that no folder has, such as a driver in a container.
-    return files + [p for p in patterns if not set(p) & set("*?[/")]
+    # The system's loader may know a plain name that no folder has, such as a driver in a container, and on macOS the
+    # path of a library that is no file.
+    return files + [p for p in patterns if not set(p) & set("*?[") and ("/" not in p or os.path.isabs(p))]
+
+
+def _as_named_here(pattern: str) -> str:
+    """On macOS shared libraries have names such as `libdnnl.3.dylib`."""
+    return re.sub(r"\*?\.so\*?$", "*.dylib", pattern) if sys.platform == "darwin" else pattern
 
 
 def load(
@@ -96,7 +103,14 @@ def roots() -> list[str]:
     machine = os.uname().machine
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     folders += [os.path.join(p, "lib") for p in (os.environ.get("CONDA_PREFIX"),) if p]
-    folders += ["/usr/local/lib", f"/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"]
+    folders += [
+        "/usr/local/lib",
+        f"/usr/lib/{machine}-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/lib/wsl/lib",
+        "/opt/homebrew/lib",
+    ]
     toolkits = [os.environ.get(name) or default for name, default in TOOLKITS.items()]
     folders += [os.path.join(toolkit, lib) for toolkit in toolkits for lib in ("lib64", "lib")]
     folders += [os.path.join(sys.prefix, "lib")]
@@ -152,7 +166,9 @@ def own_openmp() -> str | None:
 def threads_of_case() -> int:
     """For libraries that are told by a call: DeepBench sets this variable. Without it, as many as there are CPUs."""
     text = os.environ.get("OMP_NUM_THREADS", "")
-    return int(text) if text.isdecimal() and int(text) else len(os.sched_getaffinity(0))
+    if text.isdecimal() and int(text):
+        return int(text)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def version_text(number: int, unit: int = 10000) -> str:

@@ -49,14 +49,19 @@ def machine_texts(machine: Mapping[str, Any]) -> tuple[str, str]:
     """CPU, cores, memory and system; and the instructions that decide which kernels libraries choose."""
     cores, hypervisor = machine.get("cores_allowed"), machine.get("hypervisor")
     instructions = [i for i in machine.get("instructions") or [] if re.match(r"avx|amx|sve|sme|asimd|bf16|i8mm", i)]
+    if "sve" in instructions and machine.get("sve_bits"):
+        instructions.append(f"(SVE vectors of {machine['sve_bits']} bits)")
+    core = microarchitecture.of_machine(machine)
     parts = [
         machine.get("name"),
         machine.get("cpu"),
-        microarchitecture.of_machine(machine),
+        None if str(core) in str(machine.get("cpu")) else core,
+        f"emulated by {machine['emulated']}" if machine.get("emulated") else None,
         {True: "virtual machine", False: "not virtual"}.get(hypervisor) if isinstance(hypervisor, bool) else None,
         f"{cores} core{'s' if cores != 1 else ''}" if cores else None,
         units.data_bytes(machine["memory_bytes"]) if machine.get("memory_bytes") else None,
         machine.get("system"),
+        "a system on which DeepBench was never tried" if str(machine.get("system")).startswith("macOS") else None,
     ]
     return ", ".join(str(p) for p in parts if p) or "unknown", " ".join(instructions)
 

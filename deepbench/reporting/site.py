@@ -44,6 +44,7 @@ SITE_SCRIPTS = ("plotly.min.js", "format.js", "table.js", "charts.js", "figures.
 KINDS = {
     "measured": "measured with deepbench",
     "imported": "imported from other programs",
+    "simulated": "simulated or modelled, on no hardware",
 }
 
 # What the page that compares knows about a case.

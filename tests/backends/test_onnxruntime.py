@@ -18,12 +18,14 @@ from deepbench.core.backend import find_backend
 from deepbench.core.case import parse_case
 from deepbench.core.errors import DeepBenchError, LibraryError, Unavailable, Unsupported
 from deepbench.core.op import find_op
+from deepbench.machine import describe
 from deepbench.measuring.check import check
 from deepbench.measuring.heat import measure_case
 from deepbench.native import callloop
 from deepbench.plan.modes import Rules
 
 SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
+WEIGHTS_OF_4_BITS = "weight_only_gemm m=8 n=1 k=32 group=32 forward f16 onnxruntime threads=1"
 PRODUCT = "gemm m=8 n=8 k=8 a_t=0 b_t=0 forward f32 onnxruntime threads=1 beta=0"
 
 # A Vulkan driver that computes on the CPU, as Debian's chromium-common has it, with a loader.
@@ -417,3 +419,22 @@ def test_on_webgpu_only_a_copy_waits_and_answers_are_right(ort, tmp_path):
     assert "there is no such kernel" in attention
     assert alone / 5 < copied < 3 * alone
     assert synchronized < copied / 5
+
+
+@pytest.mark.parametrize(
+    ("instructions", "text", "reason"),
+    [
+        (["asimd", "asimdhp"], PRODUCT.replace("f32", "f16"), "sums products of f16 in 16 bits"),
+        (
+            ["asimd"],
+            "weight_only_gemm m=8 n=1 k=32 group=32 forward f16 onnxruntime threads=1",
+            "needs arithmetic in f16",
+        ),
+    ],
+)
+def test_on_arm_products_of_f16_are_refused(monkeypatch, instructions, text, reason):
+    monkeypatch.setattr(describe, "instructions", lambda: instructions)
+    case = parse_case(text)
+
+    with pytest.raises(Unsupported, match=reason):
+        find_backend("onnxruntime").operation(case, {})

@@ -1,8 +1,11 @@
 """The microarchitecture follows from the numbers of a CPU, unless its instructions contradict them."""
 
+import platform
+
 import pytest
 
 from deepbench.machine import describe, microarchitecture
+from deepbench.reporting.heading import machine_texts
 
 AMX = ["avx512f", "amx_tile", "amx_bf16"]
 
@@ -100,3 +103,39 @@ def test_arm_tells_implementer_and_parts():
 
 def test_this_machine_is_described():
     assert "microarchitecture" in describe.describe_machine()
+
+
+CORE = "processor\t: 0\nBogoMIPS\t: 108.00\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: 0xd08\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "board", "wanted"),
+    [
+        ("model name\t: AMD EPYC 7B13\n", None, "AMD EPYC 7B13"),
+        (CORE, None, "Arm Cortex-A72"),
+        (CORE, "Raspberry Pi 4 Model B Rev 1.4\0", "Raspberry Pi 4 Model B Rev 1.4, Arm Cortex-A72"),
+        (CORE + "Model\t\t: Raspberry Pi 5\n", None, "Raspberry Pi 5, Arm Cortex-A72"),
+        ("model name\t: ARMv8 Processor rev 3 (v8l)\n" + CORE, None, "Arm Cortex-A72"),
+        ("model name\t: ARMv8 Processor rev 0 (v8l)\n", None, "ARMv8 Processor rev 0 (v8l)"),
+        (CORE.replace("0xd08", "0xfff"), None, platform.machine()),
+        ("", None, platform.machine()),
+    ],
+)
+def test_arm_cores_are_called_by_their_names(tmp_path, cpuinfo, board, wanted):
+    if board:
+        (tmp_path / "proc/device-tree").mkdir(parents=True)
+        (tmp_path / "proc/device-tree/model").write_text(board)
+
+    assert wanted == describe.cpu_name(cpuinfo, tmp_path)
+
+
+def test_the_name_of_a_core_is_said_once():
+    machine = {"cpu": "Arm Cortex-A72", "cpu_ids": {"CPU implementer": "0x41", "CPU part": "0xd08"}}
+
+    assert ("Arm Cortex-A72", "") == machine_texts(machine)
+    assert machine_texts({"cpu": "Raspberry Pi 4"} | {"cpu_ids": machine["cpu_ids"]})[0] == "Raspberry Pi 4, Cortex-A72"
+    about, instructions = machine_texts(
+        {**machine, "emulated": "qemu-aarch64", "instructions": ["asimd", "sve", "i8mm"], "sve_bits": 512}
+    )
+    assert "Arm Cortex-A72, emulated by qemu-aarch64" == about
+    assert "asimd sve i8mm (SVE vectors of 512 bits)" == instructions

@@ -151,7 +151,7 @@ class TrainingSession:
         cls, path: Path, setups: Sequence[TrainingSetup], command: Sequence[str] = (), hosts: Sequence[str] = ()
     ) -> TrainingSession:
         """A new file for these runs; `BadInput` where it exists. Ranks run on `hosts`, or on this machine."""
-        require_linux()
+        require_linux("training")
         store = Store.create(path, sanitized(header_of(setups, "training", TIMEOUT_S, command, hosts)))
         return cls(read_results(path), store, hosts)
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # The candidate that is no file: the CPU.
 BUILT_IN = "built in"
 
+PRODUCTS = ("gemm", "batched_gemm", "linear", "weight_only_gemm", "conv", "attention")
+"""Operations that sum products."""
+
 
 class OnnxRuntimeBackend(DeviceBackend):
     name = "onnxruntime"
@@ -129,8 +132,23 @@ class OnnxRuntimeBackend(DeviceBackend):
         if case.op == "elementwise" and case.problem.kind in ("sigmoid", "silu", "swiglu"):
             # The result is 227 to 283 times the tolerance away, with version 1.32.
             raise Unsupported(f"the sigmoid of {TITLE} loses digits of small results on CPUs; choose another kind")
+        if case.op in PRODUCTS and case.precision.data == "f16":
+            _refuse_on_arm(case.op)
         self.ort.start(case.threads)
         return prepare(self.ort, getattr(operations, case.op)(case, arrays))
+
+
+def _refuse_on_arm(op: str) -> None:
+    """`Unsupported` for products of f16 that are another operation on Arm, or end the process, with version 1.32."""
+    from deepbench.machine import describe
+
+    found = describe.instructions()
+    if "asimdhp" in found:
+        # A product with k=129 was 21 times the tolerance away, as sums in f16 are.
+        raise Unsupported(f"{TITLE} sums products of f16 in 16 bits on this CPU (asimdhp); choose f32")
+    if "asimd" in found and op == "weight_only_gemm":
+        # An illegal instruction on a Cortex-A72.
+        raise Unsupported(f"{TITLE}'s kernel needs arithmetic in f16, which this CPU lacks (asimdhp); choose f32")
 
 
 BACKEND = OnnxRuntimeBackend()

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import secrets
 import selectors
 import signal
 import socket
+import sys
 import tempfile
 import time
 from collections import deque
@@ -45,6 +47,8 @@ def start_group(request: launch.Request, hosts: Sequence[str], inherited: Mappin
 
     A `DeepBenchError` where the library or the system cannot start them.
     """
+    if not sys.platform.startswith("linux"):
+        raise Unsupported(f"groups of processes need Linux, and this is {platform.system() or sys.platform}")
     case, cores = request.case, describe.cores()
     backend = cast(GroupBackend, case.library)
     if case.settings["pin"] == "cores":

@@ -62,13 +62,14 @@ def of_file(
     # Sentences count only problems whose times are trusted.
     groups = [group for group in every if not any(s.is_disturbed for s in group.ranked)]
     imported = any(s.imported for s in summaries)
+    kind = "simulated" if any(s.is_simulated for s in summaries) else "imported" if imported else "measured"
     processes = sum(1 for s in summaries for r in s.rounds if r["measurement"])
     most = max(LEAST_OF_PROCESS, min(MOST_OF_PROCESS, MOST_SAMPLES // max(1, processes)))
     incomplete, about, places = file.incomplete, _machine(file, imported), _limits(known, summaries)
     sums = totals.of_summaries(summaries)
     return {
         "name": printable(name),  # a file name may be any text
-        "kind": "imported" if imported else "measured",
+        "kind": kind,
         "source": next((s.imported for s in summaries if s.imported), None),
         "incomplete": incomplete,
         "machine": about,

@@ -107,6 +107,7 @@
     const when = {
       measured: machine.date && `measured on ${machine.date}${machine.mode ? `, ${machine.mode} mode` : ""}`,
       imported: `times of ${source ?? "another program"}${machine.date ? `, ${machine.date}` : ""}, imported`,
+      simulated: `times of ${source ?? "a simulator"}, simulated`,
     }[kind];
     const isDrawn = (l) => !drawn.length || drawn.some((title) => isOf(title, l.name));
     const versions = listed(libraries.filter(isDrawn).map((l) => [l.name, l.version].filter(Boolean).join(" ")));

@@ -311,7 +311,8 @@ function addMachines(parent, all, chosen, showsMatrix, preset) {
         `best?: the ${VALUES[by].title} is the lowest, but another machine could be the best, too.`,
       withoutAny.length && `No kernel of the application: ${withoutAny.join(", ")}.`,
       absent.length && `No kernel of the application in a precision that competes: ${absent.join(", ")}.`,
-      shown.some((m) => m.kind !== "measured") && "Imported times are unchecked, and mostly without an interval.",
+      shown.some((m) => m.kind === "imported") && "Imported times are unchecked, and mostly without an interval.",
+      shown.some((m) => m.kind === "simulated") && "Simulated times are those of a program or a model: no hardware ran them.",
       prices.size ? "Prices that you enter are neither stored nor sent." : "Prices are neither stored nor sent.",
     ]
       .filter(Boolean)

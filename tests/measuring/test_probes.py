@@ -162,6 +162,20 @@ def test_probes_of_a_slow_minute_do_not_judge_later_results():
     assert 1 == len(stored)
 
 
+def test_weights_that_were_packed_ahead_raise_a_peak_that_was_measured_too_low():
+    """What packs within the call may be slower than what the record did."""
+    asked, usual = [], probe_at(1e9)
+
+    def measure(case, rules):
+        asked.append(case.settings["weights"])
+        return probe_at(2.9e9)(case, rules) if asked[-1] == "packed" else usual(case, rules)
+
+    prober = Prober(Limits([samples.peak(1e9)]), ["mkl"], measure, [].append)
+
+    assert "ok" == prober.judge(samples.measured(seconds=FLOP / 3e9))["status"]
+    assert {"plain", "packed"} == set(asked)
+
+
 def test_a_peak_that_was_measured_too_low_is_raised_and_stored():
     stored = []
     peaks = Limits([samples.peak(1e9)])

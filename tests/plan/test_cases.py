@@ -71,7 +71,7 @@ def test_training_has_every_direction_and_says_which_gradients_it_does_not_need(
 
 def default_libraries():
     """The libraries for CPUs that a run uses if it names none."""
-    return [b for b in all_backends().values() if b.device == "cpu" and b.default]
+    return [b for b in all_backends().values() if b.is_default_on("cpu")]
 
 
 def test_a_sparse_product_brings_the_dense_ones_it_is_compared_with():

@@ -51,6 +51,9 @@ const LIBRARIES = new Map(
     PJRT: [5, 0],
     IREE: [5, 1],
     simulated: [2, 6],
+    "NVPL BLAS": [3, 0],
+    Accelerate: [5, 3],
+    LiteRT: [6, 4],
   }),
 );
 const pairsInUse = new Set([...LIBRARIES.values()].map(String));

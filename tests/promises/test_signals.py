@@ -74,8 +74,8 @@ def wait_until(condition, seconds, what):
         time.sleep(0.05)
 
 
-# `make test` has every moment and the signals that people send, one of them with a Python that is started anew: what it prints when it
-# ends is no copy's. `make test-long` has the other combinations, all of them anew.
+# `make test` has every moment and the signals that people send, one of them with a Python that is started anew: what it
+# prints when it ends is no copy's. `make test-long` has the other combinations, all of them anew.
 USUAL = [("SIGINT", "open"), ("SIGTERM", "call"), ("SIGKILL", "call")]
 ANEW = [("SIGINT", "prepare")]
 

@@ -89,16 +89,15 @@ def unpack(architecture: str, packages: list[str] | tuple[str, ...], target: Pat
 
 def make_environment(folder: Path, root: Path) -> None:
     """A virtual environment whose Python is a script that starts the emulator."""
-    here = folder.resolve()
     (python,) = (path for path in (root / "usr/bin").glob("python3.*") if path.suffix[1:].isdecimal())
     packages = folder / "lib" / python.name / "site-packages"
     packages.mkdir(parents=True)
-    (folder / "pyvenv.cfg").write_text(f"home = {here / 'root/usr/bin'}\ninclude-system-site-packages = false\n")
+    (folder / "pyvenv.cfg").write_text(f"home = {root / 'usr/bin'}\ninclude-system-site-packages = false\n")
     (folder / "bin").mkdir()
     script = folder / "bin" / "python"
     script.write_text(
-        f'#!/bin/sh\nexec "{here}/emulator/usr/bin/qemu-aarch64" -cpu "${{CPU:-{CPU}}}" -L "{here}/root" -0 "$0" '
-        f'"{here}/root/usr/bin/{python.name}" "$@"\n'
+        f'#!/bin/sh\nexec "{folder}/emulator/usr/bin/qemu-aarch64" -cpu "${{CPU:-{CPU}}}" -L "{root}" -0 "$0" '
+        f'"{root}/usr/bin/{python.name}" "$@"\n'
     )
     script.chmod(0o755)
     subprocess.run(
@@ -133,4 +132,7 @@ def compile_loops() -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    try:
+        main(Path(sys.argv[1]).resolve(), sys.argv[2:])
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"{error.cmd[0]} failed; what it said is above")

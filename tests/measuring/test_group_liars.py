@@ -337,6 +337,7 @@ def test_ranks_that_print_for_ever_are_ended(group_liar, monkeypatch):
     assert [] == ranks_left()
 
 
+@pytest.mark.alone  # on a busy machine a heat ends before its last slice
 def test_groups_take_turns_in_a_heat_and_one_that_fails_leaves_it(group_liar):
     names = ("grouphonest", "grouphonest", "groupwrong", "grouprefuser")
     rivals = [Rival(parse_case(CASE.format(ranks=2, name=name))) for name in names]

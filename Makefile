@@ -8,7 +8,8 @@ PYTEST = $(BIN)/python -m pytest -o cache_dir=.pytest_cache/$@
 tests = $(PYTEST) $(1) $(2) || $(PYTEST) $(1) --last-failed --last-failed-no-failures none
 
 .PHONY: run check test test-all test-long test-wheel test-hosts test-torch test-applications test-paddle \
-	test-aarch64 test-aarch64-setup test-runtimes test-simulators test-sycl test-browser test-browser-setup test-slurm test-slurm-setup pictures gpu clean
+	test-aarch64 test-aarch64-setup test-runtimes test-simulators test-sycl test-browser test-browser-setup test-slurm \
+	test-slurm-setup pictures gpu clean
 
 run: .venv/run
 	$(BIN)/deepbench run
@@ -106,9 +107,9 @@ ARM_EXTRAS := nvpl scipy mpi onnxruntime openvino xnnpack ggml
 ARM_TESTS := tests/core tests/machine tests/native tests/ops
 test-aarch64: test-aarch64-setup .venv/aarch64
 	for cpu in cortex-a72 max,pauth-impdef=on,sme-default-vector-length=64; do echo "== $$cpu"; \
-	CPU=$$cpu .venv/aarch64/bin/python -m pytest -n 2 -p no:cacheprovider $(ARM_TESTS) \
+	CPU=$$cpu .venv/aarch64/bin/python -m pytest -n 2 --dist worksteal -p no:cacheprovider $(ARM_TESTS) \
 	-m 'not (programs or process or alone or costly or torch or gpu)' && \
-	CPU=$$cpu .venv/aarch64/bin/python -m pytest -p no:cacheprovider tests/backends/test_backends.py \
+	CPU=$$cpu .venv/aarch64/bin/python -m pytest -n 2 --dist worksteal -p no:cacheprovider tests/backends/test_backends.py \
 	-m 'not (torch or gpu)' || exit 1; done
 
 # The cross compiler for our loops, if it is missing and we are root.

@@ -102,9 +102,9 @@ test-simulators: .venv/test .venv/scalesim .venv/zigzag
 	$@/bin/python -m pip install --quiet --disable-pip-version-check zigzag-dse==3.9.1 six
 
 # On emulated Arm processors, a simple one (as in a Raspberry Pi 4) and one with everything (SVE, SME, bf16, i8mm): tests
-# of units, and every smoke problem of every library. Downloads 200 MB; needs Debian or Ubuntu.
+# of what depends on the machine, and every smoke problem of every library. Downloads 200 MB; needs Debian or Ubuntu.
 ARM_EXTRAS := nvpl scipy mpi onnxruntime openvino xnnpack ggml
-ARM_TESTS := tests/core tests/machine tests/native tests/ops
+ARM_TESTS := tests/core tests/machine tests/native --ignore=tests/native/gpu
 test-aarch64: test-aarch64-setup .venv/aarch64
 	for cpu in cortex-a72 max,pauth-impdef=on,sme-default-vector-length=64; do echo "== $$cpu"; \
 	CPU=$$cpu .venv/aarch64/bin/python -m pytest -n 2 --dist worksteal -p no:cacheprovider $(ARM_TESTS) \

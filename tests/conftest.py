@@ -140,7 +140,7 @@ def pytest_runtest_call(item):
     finally:
         fork_server.is_on = True
     used_s = _cpu_s() - before
-    if _started and not is_free:
+    if _started and not is_free and not EMULATED:
         pytest.fail(f"starts a program without @pytest.mark.programs: {_started[0]}", pytrace=False)
     most_s = max(MOST_CPU_S, 2 * _kept.get(item.nodeid, 0.0))
     if _kept and used_s > most_s and not is_free and not item.get_closest_marker("costly"):

@@ -49,7 +49,7 @@ def test_only_a_regular_file_of_bounded_size_is_read(tmp_path, fifo):
         tmp_path / "none": "does not exist",
         tmp_path / "nul\0byte": "cannot read",
         tmp_path / "large": "has 5 bytes, and at most 4 are read",
-        Path("/proc/self/maps"): "has more than 4 bytes",  # the system states a size of 0
+        Path("/proc/self/status"): "has more than 4 bytes",  # the system states a size of 0
     }
     for path, sentence in expected.items():
         with pytest.raises(BadInput, match=sentence):

@@ -145,7 +145,7 @@ class Format(ABC):
     """Which of `problems` and `clock` it needs; others are refused."""
 
     def refuse_unused(self, options: ImportOptions) -> None:
-        """`BadInput` for an option that the format has no use for, so that nobody believes that it counts."""
+        """`BadInput` for an option that the format does not use: it would be ignored."""
         given = {"problems": options.problems, "clock": options.clock_hz}
         for name, value in given.items():
             if value is not None and name not in self.uses:

@@ -48,7 +48,7 @@ def _this_is() -> str:
     )
 
 
-# Of an ELF file: which byte order and where the number of its machine is, and these numbers (elf.h).
+# The number of each processor in the header of an ELF file (elf.h).
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21, "s390x": 22, "i686": 3, "armv7l": 40}
 
 
@@ -57,7 +57,7 @@ def emulator(executable: Path = Path("/proc/thread-self/exe")) -> str | None:
 
     Emulators of one process (QEMU, Rosetta, FEX, Box64) answer for /proc/self/exe themselves, but not for that of the
     thread, where the kernel shows the program that really runs. It is an emulator if it is for another processor, or if
-    it is called so. An emulated whole machine leaves no trace there, so it is not found.
+    its name begins with `qemu-`. An emulated whole machine leaves no trace there, so it is not found.
     """
     if sys.platform == "darwin":
         return "Rosetta" if _is_translated_by_macos() else None

@@ -232,7 +232,7 @@ def answer_of(client, case):
         if calls == 1 or op.is_idempotent(case):
             verdict = check(op, case, arrays)
             if not verdict.passed:
-                return f"{calls} calls: {verdict.sentence()}"
+                return f"{calls} calls: {verdict.sentence}"
         elif (made := op.calls_in(case, arrays)) is not None and abs(made - calls) > 0.01:
             return f"{calls} calls in a loop left what {made} calls leave"
     client.destroy([buffer for buffer in arguments.row if buffer])

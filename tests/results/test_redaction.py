@@ -106,8 +106,8 @@ def test_hosts_of_groups_have_words_that_the_format_allows(tmp_path):
 
 
 def test_the_command_and_known_homes_are_cleaned_and_the_input_stays(tmp_path):
-    command = ["run", "--ab", "mkl=/work/jane/lib.so,x", "-o", "/home/jdoe/x.jsonl"]
-    found = copy_of(tmp_path, "see jane", command=command, homes=["/work/jane"])
+    command = ["run", "--ab", "mkl=/srv/jane/lib.so,x", "-o", "/home/jdoe/x.jsonl"]
+    found = copy_of(tmp_path, "see jane", command=command, homes=["/srv/jane"])
 
     assert ["run", "--ab", "mkl=~/lib.so,x", "-o", "~/x.jsonl"] == found.file.header["command"]
     assert "see (user)" == found.file.records[0]["reason"]

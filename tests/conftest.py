@@ -97,10 +97,6 @@ _started: list[str] = []
 """Programs that the current test has started in the usual way, without the fork server."""
 
 
-if EMULATED:
-    fork_server.is_on = False  # it asks the kernel for what emulators refuse
-
-
 def _watch(event, arguments):
     # (`ctypes.util.find_library` of Python starts ldconfig, and Matplotlib starts fc-list once on a new machine.)
     is_usual = any(name in str(arguments[:1]) for name in ("ldconfig", "fc-list"))
@@ -132,13 +128,14 @@ _durations: dict[str, float] = {}
 def pytest_runtest_call(item):
     """A test that starts programs or uses much CPU time says so with a marker, or fails."""
     is_free = any(map(item.get_closest_marker, ("process", "programs", "alone", *OPT_IN)))
-    fork_server.is_on = not item.get_closest_marker("process")
+    # It asks the kernel for what emulators refuse.
+    fork_server.is_on = not EMULATED and not item.get_closest_marker("process")
     _started.clear()
     before = _cpu_s()
     try:
         result = yield
     finally:
-        fork_server.is_on = True
+        fork_server.is_on = not EMULATED
     used_s = _cpu_s() - before
     if _started and not is_free and not EMULATED:
         pytest.fail(f"starts a program without @pytest.mark.programs: {_started[0]}", pytrace=False)

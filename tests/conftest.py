@@ -80,6 +80,9 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(config, items):
     """Skip opt-in tests that were not requested, and say how to request them. Files that take long come first."""
+    if EMULATED:
+        # NumPy warns of it after right products, because BLAS kernels that use SME leave the flags behind.
+        config.addinivalue_line("filterwarnings", "ignore:.* encountered in matmul:RuntimeWarning")
     requested = set(re.findall(r"\w+", config.option.markexpr))
     for item in items:
         for marker in OPT_IN.keys() - requested:

@@ -142,11 +142,11 @@ class Format(ABC):
     is_plain: ClassVar[bool] = True
     """Whether it reads lines without what launchers put before them, which may look like the beginning of its own."""
     uses: ClassVar[tuple[str, ...]] = ()
-    """Which of `problems` and `clock` it needs; others are refused."""
+    """Which of `problems`, `clock` and `case` it needs; others are refused."""
 
     def refuse_unused(self, options: ImportOptions) -> None:
         """`BadInput` for an option that the format does not use: it would be ignored."""
-        given = {"problems": options.problems, "clock": options.clock_hz}
+        given = {"problems": options.problems, "clock": options.clock_hz, "case": options.case}
         for name, value in given.items():
             if value is not None and name not in self.uses:
                 raise BadInput(f"--{name} says nothing about results of {self.name}; leave it out")

@@ -24,6 +24,7 @@ TAGS = (
 class Nvbench(Format):
     name = "nvbench"
     about = "JSON of --json"
+    uses = ("case",)
 
     def matches(self, text: str) -> bool:
         return text.lstrip()[:1] == "{" and '"benchmarks"' in text and '"states"' in text

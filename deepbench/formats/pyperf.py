@@ -25,6 +25,7 @@ MOST_OF_FACT = 200
 class Pyperf(Format):
     name = "pyperf"
     about = "JSON of -o"
+    uses = ("case",)
 
     def matches(self, text: str) -> bool:
         return text.lstrip()[:1] == "{" and '"benchmarks"' in text and '"runs"' in text

@@ -288,6 +288,7 @@ def test_a_run_of_no_problem_is_left_out(folder, text, reason):
     [
         (run(), {"problems": None}, "knows models and not problems; name the counts.json"),
         (run(), {"clock": "1GHz"}, "--clock says nothing about results of benchmark_model; leave it out"),
+        (run(), {"case": "gemm m=1 n=1 k=1"}, "--case says nothing about results of benchmark_model; leave it out"),
         (f"deepbench: machine=A\n{run()}deepbench: machine=B\n", {}, "runs of A and of B"),
         (run("mobilenet"), {}, "no case that deepbench knows: mobilenet.tflite"),
         ("STARTING!\nGraph: [gemm_1.tflite]\n" * 20_001, {}, "more than 20000 runs"),

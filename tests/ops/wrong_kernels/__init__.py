@@ -10,13 +10,13 @@ from unittest import mock
 
 import numpy as np
 
-from deepbench.core import parts
+from deepbench.core import parts, product
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
 from deepbench.measuring.check import check
 
 # Less than in a run, so that problems of which the check takes a sample are small here.
-FULL_CHECK_WORK = 2**24
+FULL_CHECK_WORK, FULL_CHECK_ELEMENTS = 2**24, 2**15
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class Kernel:
     """Of a right one: how it differs from another right one of the same case."""
     exact: bool = False
     """Whether outputs of this right one are within half of the tolerance before they are stored in fewer bits."""
+
+    @property
+    def op(self):
+        return self.text.split()[0]
 
     @property
     def id(self):
@@ -58,7 +62,10 @@ class Kernel:
 
 
 def checked(op, case, arrays):
-    with mock.patch.object(parts, "FULL_CHECK_WORK", min(FULL_CHECK_WORK, parts.FULL_CHECK_WORK)):
+    with (
+        mock.patch.object(parts, "FULL_CHECK_WORK", min(FULL_CHECK_WORK, parts.FULL_CHECK_WORK)),
+        mock.patch.object(product, "FULL_CHECK_ELEMENTS", FULL_CHECK_ELEMENTS),
+    ):
         return check(op, case, arrays)
 
 

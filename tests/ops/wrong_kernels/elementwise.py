@@ -7,7 +7,7 @@ import numpy as np
 from deepbench.ops.elementwise import KINDS
 from tests.ops.wrong_kernels import Kernel, of_problem
 
-SIZES = (692, 5001, 800_017)
+SIZES = (692, 5001, 80_017)
 
 erf = np.vectorize(math.erf, otypes=[np.float32])
 

@@ -11,19 +11,19 @@ from tests.ops.wrong_kernels import Kernel
 # Small ones, whose elements are all compared, and a large one, of which a sample and a projection are.
 BATCHED = ["batched_gemm batch=4 m=13 n=33 k=5 b_t=1", "batched_gemm batch=5 m=256 n=256 k=64 a_t=1"]
 
-GROUPED = ["grouped_gemm groups=6 tokens=50 m=33 k=17 skew=10", "grouped_gemm groups=8 tokens=300 m=768 k=1024 skew=5"]
+GROUPED = ["grouped_gemm groups=6 tokens=50 m=33 k=17 skew=10", "grouped_gemm groups=8 tokens=300 m=200 k=512 skew=5"]
 
 # Some groups have no rows.
-GROUPED_WITH_IDLE = ["grouped_gemm groups=9 tokens=5 m=33 k=17", "grouped_gemm groups=16 tokens=12 m=256 k=1024 skew=5"]
+GROUPED_WITH_IDLE = ["grouped_gemm groups=9 tokens=5 m=33 k=17", "grouped_gemm groups=16 tokens=12 m=64 k=1024 skew=5"]
 
-LINEAR = ["linear m=48 n=33 k=65", "linear m=1536 n=64 k=768"]
+LINEAR = ["linear m=48 n=33 k=65", "linear m=100 n=64 k=768"]
 
 WEIGHT_ONLY = [
     "weight_only_gemm m=7 n=3 k=18 group=6 bits=4",
     "weight_only_gemm m=35 n=1 k=96 group=32 bits=8",
-    "weight_only_gemm m=1024 n=33 k=2048 group=128 bits=4",
+    "weight_only_gemm m=48 n=33 k=1024 group=128 bits=4",
     *(f"weight_only_gemm m=9 n=3 k=40 group=20 bits={bits}" for bits in (1, 2)),
-    *(f"weight_only_gemm m=1024 n=33 k=2048 group=128 bits={bits}" for bits in (1, 2)),
+    *(f"weight_only_gemm m=48 n=33 k=1024 group=128 bits={bits}" for bits in (1, 2)),
 ]
 
 KINDS = ["f32", "bf16"]

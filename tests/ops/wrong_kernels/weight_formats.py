@@ -8,7 +8,7 @@ import numpy as np
 from deepbench.ops.weight_only_gemm.formats import FORMATS
 from tests.ops.wrong_kernels import Kernel
 
-SMALL, LARGE = (24, 4, 512), (1024, 33, 2048)
+SMALL, LARGE = (24, 4, 512), (48, 33, 1024)
 FP4 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]
 
 

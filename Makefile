@@ -154,7 +154,7 @@ clean:
 
 # The oldest and the newest PJRT plug-in for CPUs of the package index, and the wheel with XNNPACK. What they depend on is
 # not needed.
-NO_DEPENDENCIES := xla-cpu-pjrt==0.0.1 lammps-jax-pjrt-cpu==0.11.2 executorch==1.5.1
+NO_DEPENDENCIES := xla-cpu-pjrt==0.0.1 executorch==1.5.1 "lammps-jax-pjrt-cpu==0.11.2; platform_machine == 'x86_64'"
 
 .venv/test: .venv/created
 	$(PIP) --editable '.[mkl,aocl,scipy,mpi,onnxruntime,test,browser-test,gpu-test,dev]'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -154,7 +155,10 @@ def pytest_sessionfinish(session):
     if hasattr(config, "workeroutput"):
         config.workeroutput["durations"] = _durations
     elif config.option.keep_durations:
-        kept = {**_kept, **{name: round(s, 1) for name, s in _durations.items()}}
+        # Of files that ran, what is not there any more goes. With -m, tests of the same files did not run.
+        ran = {name.partition("::")[0] for name in _durations} if not config.option.markexpr else set()
+        kept = {name: s for name, s in _kept.items() if name.partition("::")[0] not in ran}
+        kept |= {name: round(s, 1) for name, s in _durations.items()}
         kept = {name: s for name, s in sorted(kept.items()) if s >= LEAST_KEPT_S}
         DURATIONS.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
@@ -215,6 +219,18 @@ def shared_folder(tmp_path_factory):
     """A folder that all processes of these tests share."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+def made_once(path, make):
+    """What `make` returns, as JSON in a file: one of the processes of these tests makes it, and the others read it."""
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if found := file.read():
+            return json.loads(found)
+        made = make()
+        json.dump(made, file)
+        return made
 
 
 def run_command(folder, *words, timeout=120, **environment):

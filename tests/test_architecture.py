@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -46,8 +47,13 @@ def name_of(path):
 MODULES = {name_of(path): path for path in files()}
 
 
+@cache
 def imports(path):
     """Names of our modules that a file imports, wherever in it; importing a part of a module is importing it."""
+    return tuple(_imports(path))
+
+
+def _imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "deepbench":
             base = node.module.partition(".")[2]

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any, cast
 
 from deepbench.core import devices, units, variables
-from deepbench.core.backend import all_backends, known_backend
+from deepbench.core.backend import Backend, all_backends, known_backend
 from deepbench.core.case import parse_case
 from deepbench.core.devices import SIMULATED
 from deepbench.core.errors import BadInput, shorten
@@ -368,9 +368,10 @@ def cover(file: ResultFile, summaries: Sequence[Summary], suite: RoundSuite) -> 
     timed: dict[str, int] = {}
     missing: dict[str, list[str]] = {}
     unserved: dict[str, int] = {}
+    candidates = _candidates(file)
     for (precision, _), known in sorted(answers.items(), key=lambda item: sum(item[1].values())):  # the best is last
         open_keys = [key for key in wanted if not _is_answered(key, known)]
-        not_served = [key for key in open_keys if not _could_serve(file, key, precision)]
+        not_served = [key for key in open_keys if not _serve(candidates, key, precision)]
         missing[precision] = [_kernel_text(key, wanted[key]) for key in open_keys if key not in not_served]
         timed[precision], unserved[precision] = sum(_is_answered(k, known, True) for k in wanted), len(not_served)
     return Cover(suite, len(wanted), timed, missing, unserved)
@@ -431,17 +432,21 @@ def _devices(file: ResultFile) -> list[str]:
     return list(dict.fromkeys(devices.base(r["device"]) for r in file.records)) or ["cpu"]
 
 
-def _could_serve(file: ResultFile, key: tuple[str, int, str], precision: str) -> bool:
-    """Whether a library computes a problem on a device of the file, and the file does not say that it is missing."""
+def _candidates(file: ResultFile) -> list[Backend]:
+    """The libraries for the devices of a file that it does not call missing."""
+    answers, used = file.header["libraries"], _devices(file)
+    return [
+        backend
+        for name, backend in all_backends().items()
+        if "unavailable" not in answers.get(name, {}) and any(map(backend.is_default_on, used))
+    ]
+
+
+def _serve(backends: Iterable[Backend], key: tuple[str, int, str], precision: str) -> bool:
+    """Whether one of these libraries computes a problem."""
     op, _, direction = key
-    answers = file.header["libraries"]
-    for name, backend in all_backends().items():
-        is_missing = "unavailable" in answers.get(name, {})
-        if not is_missing and any(map(backend.is_default_on, _devices(file))):
-            ways = (direction, "backward") if direction in GRADIENTS else (direction,)
-            if any(backend.supports(op, precision, way) for way in ways):
-                return True
-    return False
+    ways = (direction, "backward") if direction in GRADIENTS else (direction,)
+    return any(backend.supports(op, precision, way) for backend in backends for way in ways)
 
 
 def _of_suites(
@@ -674,16 +679,18 @@ def _of_variables(file: ResultFile, chosen: ResultsRound) -> Iterator[Lack]:
     if unknown := sum(not isinstance(e, dict) for e in environments):
         found = f"{unknown:,} of {len(environments):,} processes without them"
         yield Lack("variables", wanted, found, f"measure again with this version: {_run(file, chosen)}")
-    hidden = [name for name, value in file.chosen_variables.items() if not variables.is_whole(value)]
+    known = file.chosen_variables
+    hidden = [name for name, value in known.items() if not variables.is_whole(value)]
     if hidden:
         how = f"unset {' '.join(map(shorten, hidden))}" if all(map(_is_word, hidden)) else "unset them"
         found = f"no value of {join(map(shorten, hidden))}"
         yield Lack("variables", wanted, found, f"{how}, then measure again: {_run(file, chosen)}")
     values: dict[str, set[str]] = {}
-    for environment in (e for e in environments if isinstance(e, dict)):
-        texts = {n: v for n, v in environment.items() if isinstance(v, str)}
-        for name in file.chosen_variables:
-            values.setdefault(name, set()).add(variables.chosen(texts).get(name, "(unset)"))
+    # Records share equal environments, so there are few.
+    for environment in {id(e): e for e in environments if isinstance(e, dict)}.values():
+        given = variables.chosen({n: v for n, v in environment.items() if isinstance(v, str)})
+        for name in known:
+            values.setdefault(name, set()).add(given.get(name, "(unset)"))
     if changing := [name for name, found in values.items() if len(found) > 1 and name not in hidden]:
         found = f"several of {join(map(shorten, changing))}"
         remedy = f"measure again with one: {_run(file, chosen)}"

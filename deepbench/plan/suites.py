@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from deepbench.core.aliases import did_you_mean, meant, refuse_unknown
@@ -296,9 +296,22 @@ def _with(member: str, parameters: Mapping[str, str]) -> str:
 
 def read_suite(name: str) -> list[Entry]:
     """The lines of a suite by its name, or of a user's file: a CSV, a text with one case per line, or a model."""
-    base, parameters = split_name(name)
-    if base not in suite_files() and not _is_list(base):
+    base, _ = split_name(name)
+    if base in suite_files():
+        return list(_package_suite(name))
+    if not _is_list(base):
         raise BadInput(_unknown(name))
+    return _read_suite(name)
+
+
+# One command reads the same suite for its cases, its totals and its rows.
+@lru_cache(maxsize=100)
+def _package_suite(name: str) -> tuple[Entry, ...]:
+    return tuple(_read_suite(name))
+
+
+def _read_suite(name: str) -> list[Entry]:
+    base, parameters = split_name(name)
     path = _path_of(base)
     if path is not None and path.suffix.lower() in MODELS:
         return _read_toml(path, base, parameters)[0]

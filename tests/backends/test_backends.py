@@ -3,7 +3,6 @@
 The list of tests is generated: a new backend or op is tested as soon as its file exists.
 """
 
-import fcntl
 import gc
 import itertools
 import json
@@ -24,11 +23,14 @@ from deepbench.core.variables import thread_variables
 from deepbench.machine import describe
 from deepbench.measuring.heat import measure_case
 from deepbench.plan.modes import Rules
-from tests.conftest import ROOT
+from tests.conftest import EMULATED, ROOT, made_once
 
 pytestmark = pytest.mark.programs
 
 SHORT = Rules(least_samples=2, least_s=0.0, most_s=0.002, warm_up_s=0.001)
+MOST_S = 60.0 if not EMULATED else 600.0
+"""A worker that gives no sign of life for this long is ended."""
+
 FEW_PRECISIONS = {
     "reference": {"f32", "bf16", "i8", "i8u8", "f8e4m3"},
     "null": {"f32"},
@@ -81,14 +83,6 @@ def pairs():
     ops = [op for op in all_ops().values() if not op.is_group]  # groups: test_group_libraries.py
     names = [name for name in all_backends() if name not in ELSEWHERE]
     return [(name, op.name) for name in names for op in ops if combinations(name, op)]
-
-
-@pytest.fixture(scope="session")
-def opened():
-    """The answers of `open` for all libraries."""
-    from deepbench.measuring.session import open_libraries
-
-    return open_libraries(list(all_backends()))
 
 
 def marked_pairs():
@@ -194,14 +188,8 @@ def smoke_results(name, fake, folder, is_thorough):
 
     Of a fake GPU there are other results. One test process computes them, and the others read them in `folder`.
     """
-    with open(folder / f"smoke-{name}-{fake}-{is_thorough}.json", "a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        if found := file.read():
-            return json.loads(found)
-        results = computed_results(name, is_thorough)
-        json.dump(results, file)
-    return results
+    path = folder / f"smoke-{name}-{fake}-{is_thorough}.json"
+    return made_once(path, lambda: computed_results(name, is_thorough))
 
 
 def computed_results(name, is_thorough):
@@ -283,7 +271,7 @@ def smoke(name, start, is_thorough):
         if number % 20 == 0:
             gc.collect()  # a measured case has cycles, and may keep threads and open files
         case = Case(op, problem, direction, find_precision(kind), name, 2, check_settings(op, chosen))
-        record = worker.measure_alone(Request(case, 1, SHORT, 60.0), Parent())
+        record = worker.measure_alone(Request(case, 1, SHORT, MOST_S), Parent())
         if record["status"] != "unsupported":
             served = op, combination
             offers.add((op, direction, kind))
@@ -298,7 +286,7 @@ def test_the_record_has_the_time_of_packing(opened, name):
     problem = op.Problem(m=256, n=16, k=256)
     case = Case("gemm", problem, "forward", find_precision("f32"), name, 2, (("weights", "packed"),))
 
-    record = measure_case(case, 1, SHORT, 60.0)
+    record = measure_case(case, 1, SHORT, MOST_S)
 
     assert "ok" == record["status"], record["reason"]
     assert record["notes"]["pack_s"] > 0
@@ -312,8 +300,8 @@ def test_the_record_has_the_time_of_conversions_within_a_call(opened):
     problem = find_op("conv").Problem(n=1, c=64, h=28, w=28, k=64, r=3, s=3, pad_h=1, pad_w=1)
     case = Case("conv", problem, "forward", find_precision("f32"), "onednn", 2)
 
-    record = measure_case(case, 1, SHORT, 60.0)
-    ahead = measure_case(replace(case, overrides=check_settings("conv", {"layout": "any"})), 1, SHORT, 60.0)
+    record = measure_case(case, 1, SHORT, MOST_S)
+    ahead = measure_case(replace(case, overrides=check_settings("conv", {"layout": "any"})), 1, SHORT, MOST_S)
 
     assert ("ok", "ok") == (record["status"], ahead["status"]), (record["reason"], ahead["reason"])
     assert ("formats" in record["notes"]) == ("conversion_s" in record["notes"])
@@ -335,7 +323,7 @@ def test_one_openmp_runtime_in_a_process(opened, name):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
     problem = find_op("gemm").Problem(m=64, n=64, k=64)
-    record = measure_case(Case("gemm", problem, "forward", find_precision("f32"), name, 2), 1, SHORT, 60.0)
+    record = measure_case(Case("gemm", problem, "forward", find_precision("f32"), name, 2), 1, SHORT, MOST_S)
 
     assert len(record["process"]["openmp_runtimes"]) <= 1
     assert [] == [w for w in record["warnings"] if w["code"] == "two_openmp_runtimes"]
@@ -345,15 +333,22 @@ def test_cases_know_the_settings_of_an_op():
     assert {"weights", "beta", "result", "accumulate", "pin", "cache"} == set(known_settings("gemm"))
 
 
+# Emulated, a case takes minutes, because the caches are those of the machine that emulates: one library is enough.
+# `make test` has a library that packs, one that does not, and one that is made of NumPy.
+COLD = ("onednn", "openblas", "reference") if not EMULATED else ("openblas",)
+
+
 @pytest.mark.parametrize("cache", ["cold", "weights"])
-@pytest.mark.parametrize("name", [*LIBRARIES, "reference"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in COLD else pytest.mark.long) for n in (*LIBRARIES, "reference")]
+)
 def test_cold_buffers_are_larger_than_the_caches_and_all_are_right(opened, name, cache):
     if "unavailable" in opened[name]:
         pytest.skip(f"{name}: {opened[name]['unavailable']['reason']}")
     problem = find_op("gemm").Problem(m=2048, n=3, k=1024)
     case = Case("gemm", problem, "forward", find_precision("f32"), name, 2, (("cache", cache),))
 
-    record = measure_case(case, 1, SHORT, 60.0)
+    record = measure_case(case, 1, SHORT, MOST_S)
 
     assert "ok" == record["status"], record["reason"]
     caches = describe.cache_bytes() or 0
@@ -368,7 +363,7 @@ def test_a_table_of_which_all_calls_read_the_same_rows_is_not_cold(opened):
     problem = find_op("embedding_bag").Problem(rows=1_000_000, dim=16, bags=64)
     case = Case("embedding_bag", problem, "forward", find_precision("f32"), "loops", 2, (("cache", "cold"),))
 
-    record = measure_case(case, 1, SHORT, 60.0)
+    record = measure_case(case, 1, SHORT, MOST_S)
 
     assert "ok" == record["status"], record["reason"]
     assert ["not_cold"] == [w["code"] for w in record["warnings"]]

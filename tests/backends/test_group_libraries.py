@@ -15,13 +15,6 @@ SHORT = Rules(least_samples=3, least_s=0.0, most_s=0.01, warm_up_s=0.002)
 LIBRARIES = [n for n, b in all_backends().items() if b.device == "cpu" and b.is_group]
 
 
-@pytest.fixture(scope="module")
-def opened():
-    from deepbench.measuring.session import open_libraries
-
-    return open_libraries(LIBRARIES)
-
-
 @pytest.fixture
 def measured(opened):
     def measure(name, text):
@@ -37,7 +30,7 @@ def measured(opened):
     "text",
     [
         pytest.param("all_reduce n=1 ranks=2 forward f32 {}", marks=pytest.mark.long),
-        "all_reduce n=1001 ranks=3 forward f32 {}",
+        pytest.param("all_reduce n=1001 ranks=3 forward f32 {}", marks=pytest.mark.long),
         "all_reduce n=2 ranks=3 forward f32 {} place=in",
         pytest.param("all_reduce n=1000 ranks=2 forward f16 {}", marks=pytest.mark.long),
         "all_reduce n=70000 ranks=4 forward f32 {}",
@@ -110,6 +103,7 @@ def test_an_all_reduce_that_overlaps_with_a_product(measured, name):
     assert summary.hidden < 1.5  # at most all of it, except for noise
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_both_thread_levels_give_right_results(measured, name):
     record = measured(name, "all_reduce n=100 ranks=2 forward f32 {} mpi_threads=single")

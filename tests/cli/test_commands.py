@@ -345,6 +345,7 @@ def test_a_terminal_shows_a_progress_bar_with_the_case_and_the_remaining_time(tm
     assert max(map(len, bars)) <= columns
 
 
+@pytest.mark.long
 def test_run_show_and_scale_for_collectives(deepbench, tmp_path):
     pytest.importorskip("mpi4py", reason="mpi4py is not installed (extra mpi)")
     cases = [f"all_reduce n={n} ranks={r}" for n in (100, 400_000) for r in (2, 3)]

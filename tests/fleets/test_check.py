@@ -103,19 +103,20 @@ def test_a_healthy_host_is_fine_and_the_history_has_its_records(check, tmp_path)
     assert 'deepbench_check_status{status="slow"} 0' in text
 
 
+# `make test` has one of each verdict.
 @pytest.mark.parametrize(
     ("liar", "code", "words"),
     [
         ("lazy", 1, "wrong: gemm m=33 n=17 k=9"),
-        ("stale", 1, "wrong: gemm m=33 n=17 k=9"),
+        pytest.param("stale", 1, "wrong: gemm m=33 n=17 k=9", marks=pytest.mark.long),
         ("crasher", 1, "failed twice: crashed, killed by SIGSEGV"),
-        ("crashatload", 1, "failed twice: crashed, killed by SIGSEGV"),
-        ("leaver", 1, "failed twice: crashed, it ended without an answer"),
+        pytest.param("crashatload", 1, "failed twice: crashed, killed by SIGSEGV", marks=pytest.mark.long),
+        pytest.param("leaver", 1, "failed twice: crashed, it ended without an answer", marks=pytest.mark.long),
         ("hungry", 0, "undecided: gemm m=33"),
-        ("refuser", 2, "not judged: gemm m=33"),
+        pytest.param("refuser", 2, "not judged: gemm m=33", marks=pytest.mark.long),
         ("absent", 2, "not judged: gemm m=33"),
         ("printer", 0, "fine: "),
-        ("scribbler", 0, "fine: "),
+        pytest.param("scribbler", 0, "fine: ", marks=pytest.mark.long),
     ],
 )
 def test_a_library_that_lies_or_crashes_ends_in_its_verdict(check, liar, code, words):
@@ -156,7 +157,7 @@ def test_a_slow_host_is_found_and_the_cause_is_named(check):
     assert ("microcode is " in done.stderr) == ("slow: " in done.stderr), done.stderr
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("closed", [*(pytest.param((n,), marks=pytest.mark.long) for n in (0, 1)), (0, 1)])
 def test_closed_streams_change_nothing(check, closed):
     def close():
         for number in closed:
@@ -182,7 +183,7 @@ def test_it_runs_as_a_prolog_does_without_variables_and_in_a_folder_that_cannot_
     assert done.stderr.startswith("deepbench: fine: ")
 
 
-@pytest.mark.parametrize("size", [2000, 8000])
+@pytest.mark.parametrize("size", [2000, pytest.param(8000, marks=pytest.mark.long)])
 def test_a_full_disk_is_named_and_changes_no_verdict(check, tmp_path, size):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

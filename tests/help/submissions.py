@@ -1,8 +1,8 @@
 """A small file that passes the round 2026, made of the real one in `results/`, and ways to change it."""
 
-import copy
 import gzip
 import json
+import pickle
 import statistics
 from functools import cache
 
@@ -16,7 +16,9 @@ SUITE, ROUND = "deepbench/device", "2026"
 
 @cache
 def _lines():
-    """The header, the limits, and for each problem of the suite in f32 the records of its steadiest library."""
+    """The header, the limits, and for each problem of the suite in f32 the records of its steadiest library, as bytes:
+    to load them takes a fifth of the time of a deep copy.
+    """
     header, *lines = map(json.loads, gzip.decompress(REAL.read_bytes()).splitlines())
     of_cases = {}
     for line in lines:
@@ -34,7 +36,7 @@ def _lines():
     records = [line for line in lines if line.get("case") in kept]
     for line in (header, *limits, *records):
         line.pop("crc32", None)
-    return header, limits, records
+    return pickle.dumps((header, limits, records))
 
 
 def spread(records):
@@ -47,7 +49,7 @@ class Parts:
     """The values of a file, free to be changed."""
 
     def __init__(self):
-        self.header, self.limits, self.records = copy.deepcopy(_lines())
+        self.header, self.limits, self.records = pickle.loads(_lines())
 
     @property
     def plan(self):

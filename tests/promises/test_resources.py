@@ -86,10 +86,13 @@ ODD = [
 ]
 
 
-# Each with a run, and with one of the commands that read.
+# Each with a run. `make test-long` also has each with one of the commands that read.
 @pytest.mark.parametrize(
     ("environment", "words"),
-    [*zip(ODD, itertools.repeat(RUN), strict=False), *zip(ODD, itertools.cycle(READING), strict=False)],
+    [
+        *zip(ODD, itertools.repeat(RUN), strict=False),
+        *(pytest.param(*pair, marks=pytest.mark.long) for pair in zip(ODD, itertools.cycle(READING), strict=False)),
+    ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else value[0],
 )
 def test_an_odd_environment_changes_no_outcome(tmp_path, words, environment):

@@ -11,6 +11,7 @@ from deepbench.measuring.heat import measure_case
 from deepbench.native.gpu.device import Gpu
 from deepbench.native.gpu.vendor import CUDA, HIP
 from deepbench.plan.modes import Rules
+from tests.conftest import made_once
 
 HERE = Path(__file__).parent
 VENDORS = {"cuda": CUDA, "hip": HIP}
@@ -37,12 +38,15 @@ def compile_library(path, sources, *words):
 
 
 @pytest.fixture(scope="session")
-def fakes(tmp_path_factory):
+def fakes(shared_folder):
     """The fake library of each vendor: its path."""
-    folder = tmp_path_factory.mktemp("fakes")
-    paths = {name: folder / f"fake-{name}.so" for name in VENDORS}
-    for name, path in paths.items():
-        compile_library(path, sorted(HERE.glob("fake*.c")), *(["-DHIP"] if name == "hip" else []))
+    paths = {name: shared_folder / f"fake-{name}.so" for name in VENDORS}
+
+    def compiled():
+        for name, path in paths.items():
+            compile_library(path, sorted(HERE.glob("fake*.c")), *(["-DHIP"] if name == "hip" else []))
+
+    made_once(shared_folder / "fakes.json", compiled)
     return paths
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from deepbench.core import parts, product
 from deepbench.core.case import parse_case
 from deepbench.core.op import find_op
+from deepbench.core.precision import PRECISIONS
 from deepbench.measuring.check import check
 
 # Less than in a run, so that problems of which the check takes a sample are small here.
@@ -37,6 +38,10 @@ class Kernel:
     @property
     def op(self):
         return self.text.split()[0]
+
+    @property
+    def precision(self):
+        return next(word for word in self.text.split() if word in PRECISIONS)
 
     @property
     def id(self):

@@ -334,13 +334,13 @@ def test_cases_know_the_settings_of_an_op():
 
 
 # Emulated, a case takes minutes, because the caches are those of the machine that emulates: one library is enough.
-# `make test` has a library that packs, one that does not, and one that is made of NumPy.
-COLD = ("onednn", "openblas", "reference") if not EMULATED else ("openblas",)
+# `make test` has two libraries.
+COLD = (("openblas", "cold"), ("onednn", "weights")) if not EMULATED else (("openblas", "weights"),)
+ALL_COLD = itertools.product([*LIBRARIES, "reference"], ["cold", "weights"])
 
 
-@pytest.mark.parametrize("cache", ["cold", "weights"])
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[] if n in COLD else pytest.mark.long) for n in (*LIBRARIES, "reference")]
+    ("name", "cache"), [pytest.param(*pair, marks=[] if pair in COLD else pytest.mark.long) for pair in ALL_COLD]
 )
 def test_cold_buffers_are_larger_than_the_caches_and_all_are_right(opened, name, cache):
     if "unavailable" in opened[name]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.process  # plug-ins change what is cached
+pytestmark = pytest.mark.programs
 
 BACKEND = """
 import os, signal, sys, time

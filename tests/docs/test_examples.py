@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import NO_LIBRARIES, ROOT, records_of
 
-pytestmark = pytest.mark.process  # plug-ins change what is cached
+pytestmark = pytest.mark.programs
 
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
@@ -43,6 +43,7 @@ def records(deepbench, tmp_path):
     return run
 
 
+@pytest.mark.process  # a plug-in adds to a library of the package, whose kernels a copy knows already
 def test_the_example_operation_accepts_right_kernels_and_rejects_the_wrong_one(records, libraries):
     onednn = libraries["onednn"].get("library", {}).get("path")
     backends = ["reference", "numpy32", "numpy32_wrong", *(["onednn_layers"] if onednn else [])]

@@ -250,6 +250,10 @@ def _import_everything():
 
     for kind in ("ops", "backends", "formats"):
         registered(kind)
+    from deepbench.results.schema import validators
+
+    for validator in validators().values():
+        assert validator.check_without_lists  # to compile one takes as long as half of a small command
     _shorten_waits()
 
 

@@ -22,7 +22,7 @@ def libraries(tmp_path):
     ("name", "codes"),
     [
         pytest.param("copy", (0, 125), marks=pytest.mark.long),  # a busy machine may not tell
-        ("slow", (1,)),
+        pytest.param("slow", (1,), marks=pytest.mark.long),
         ("broken", (125,)),
     ],
 )

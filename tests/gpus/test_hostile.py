@@ -54,28 +54,37 @@ def test_the_good_table_is_shown(path):
     assert 0 == run_here(SHOW).code
 
 
-def contents():
-    """Bytes in the place of a table."""
+# Bytes in the place of a table, made of a good one.
+CONTENTS = {
+    "empty": lambda good: b"",
+    "not Parquet": lambda good: b"m,n,k\n1,2,3\n" * 100,
+    "magic alone": lambda good: b"PAR1",
+    "magic twice": lambda good: b"PAR1PAR1",
+    "half": lambda good: good[: len(good) // 2],
+    "without its end": lambda good: good[:-8],
+    "without its start": lambda good: good[100:],
+    "a footer longer than the file": lambda good: good[:-8] + (2**31 - 1).to_bytes(4, "little") + b"PAR1",
+    "encrypted": lambda good: b"PARE" + good[4:-4] + b"PARE",
+    "pointer of Git LFS": lambda good: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n",
+    "zeros at 4": lambda good: zeros_at(good, 4),
+    "zeros at 30": lambda good: zeros_at(good, 30),
+    "zeros at 60": lambda good: zeros_at(good, 60),
+}
+
+
+def zeros_at(good, place):
+    return good[:place] + bytes(200) + good[place + 200 :]
+
+
+def good_table():
     sink = pa.BufferOutputStream()
     parquet.write_table(products(1000), sink)
-    good = sink.getvalue().to_pybytes()
-    yield "empty", b""
-    yield "not Parquet", b"m,n,k\n1,2,3\n" * 100
-    yield "magic alone", b"PAR1"
-    yield "magic twice", b"PAR1PAR1"
-    yield "half", good[: len(good) // 2]
-    yield "without its end", good[:-8]
-    yield "without its start", good[100:]
-    yield "a footer longer than the file", good[:-8] + (2**31 - 1).to_bytes(4, "little") + b"PAR1"
-    yield "encrypted", b"PARE" + good[4:-4] + b"PARE"
-    yield "pointer of Git LFS", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
-    for place in (4, 30, 60):
-        yield f"zeros at {place}", good[:place] + bytes(200) + good[place + 200 :]
+    return sink.getvalue().to_pybytes()
 
 
-@pytest.mark.parametrize(("name", "content"), list(contents()), ids=lambda value: value if type(value) is str else "")
-def test_a_damaged_table(path, name, content):
-    path.write_bytes(content)
+@pytest.mark.parametrize("name", CONTENTS)
+def test_a_damaged_table(path, name):
+    path.write_bytes(CONTENTS[name](good_table()))
     assert "gemm_perf.parquet" in refused(*SHOW)
 
 

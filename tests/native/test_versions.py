@@ -34,7 +34,7 @@ def built(name, version, folder):
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
-@pytest.mark.parametrize("version", ["plain", "avx2"])
+@pytest.mark.parametrize("version", [pytest.param("plain", marks=pytest.mark.long), "avx2"])
 @pytest.mark.parametrize("op", sorted(OPERATIONS))
 def test_loops_of_older_cpus_are_right(op, version, precision, tmp_path_factory, monkeypatch):
     if shutil.which("gcc") is None:

@@ -35,12 +35,12 @@ def ended(text):
 def test_every_section_ends_in_time_and_writes_what_it_has(gpu, tmp_path):
     (tmp_path / "pytest.py").write_text("raise ImportError('only NumPy is here')")  # as in a plain checkout
     small = ("--size", "32", "--sample", "gemm m=16 n=16 k=16 a_t=1 bf16 result=narrow")
-    text = run(tmp_path / "out", "--share", "0.02", *small, PYTHONPATH=str(tmp_path), FAKE_GPU_MEMORY=str(80 * 2**20))
+    text = run(tmp_path / "out", "--share", "0.03", *small, PYTHONPATH=str(tmp_path), FAKE_GPU_MEMORY=str(80 * 2**20))
     found = ended(text)
 
     assert list(script.SECTIONS) == list(found), text
     for name, limit_s in script.SECTIONS.items():
-        assert float(found[name].split()[1]) < 0.02 * limit_s + 12, found[name]
+        assert float(found[name].split()[1]) < 0.03 * limit_s + 12, found[name]
         assert (tmp_path / "out" / f"{name}.log").exists() != ("left out" in found[name])
     lines = [json.loads(line) for line in (tmp_path / "out/peaks.jsonl").read_text().splitlines()]
     assert {"ok"} == {line["status"] for line in lines}

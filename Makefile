@@ -21,7 +21,7 @@ check: .venv/test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 tests/test_architecture.py tests/core
 
-# All tests except the opt-in ones below, about 4 minutes on 2 cores. The first lane runs tests beside each other, the
+# All tests except the opt-in ones below, under 5 minutes on 2 cores. The first lane runs tests beside each other, the
 # second one by one: those that assert on times.
 # `make test LEFT_OUT=--ignore=tests/core` leaves out what another target has run.
 LEFT_OUT :=

@@ -9,13 +9,16 @@ import pytest
 
 from deepbench.api.machine import MissingLibraries, libraries, missing_groups, one_remedy, short_reason
 from deepbench.cli.console import fitted
-from deepbench.core.backend import GroupBackend, all_backends
+from deepbench.core.backend import GroupBackend, all_backends, find_backend
 from deepbench.core.precision import PRECISIONS
 from tests.conftest import NO_LIBRARIES
 from tests.help.command import run_here
 from tests.help.terminal import output_of
 
 NO_MKL = {"DEEPBENCH_MKL_PATH": "/no/such/libmkl_rt.so"}
+needs_mkl = pytest.mark.skipif(
+    not find_backend("mkl").exists_here, reason="MKL is for x86-64 only, and nobody misses it here"
+)
 
 
 def joined(text):
@@ -23,6 +26,7 @@ def joined(text):
     return " ".join(text.split())
 
 
+@needs_mkl
 def test_what_is_here_comes_first_with_its_version_and_then_what_is_missing(deepbench):
     done = deepbench("info", **NO_MKL)
 
@@ -38,6 +42,7 @@ def test_what_is_here_comes_first_with_its_version_and_then_what_is_missing(deep
     assert "/no/such" not in done.stdout
 
 
+@needs_mkl
 def test_details_have_the_path_or_the_reason_and_remedy_of_every_library(deepbench):
     done = deepbench("info", "--verbose", **NO_MKL)
 

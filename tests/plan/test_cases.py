@@ -81,7 +81,7 @@ def test_a_sparse_product_brings_the_dense_ones_it_is_compared_with():
     dense = [p for p in found if p.case.op == "gemm"]
     libraries = {p.case.backend for p in dense}
     assert {b.name for b in default_libraries() if b.supports("gemm", "f32", "forward")} == libraries
-    assert {"mkl", "onednn", "openblas"} <= libraries
+    assert {"onednn", "openblas"} <= libraries
     assert {(64, 3, 32)} == {(p.case.problem.m, p.case.problem.n, p.case.problem.k) for p in dense}
     assert all(not p.sources for p in dense)
     assert {"mkl"} == {p.case.backend for p in planned([text], backends=("mkl",))}
@@ -155,7 +155,7 @@ def test_quick_is_some_thirty_cases_of_every_op_direction_and_library():
     work = {(p.case.op, p.case.precision.name, p.case.direction) for p in found}
     libraries = {p.case.backend for p in found}
     assert {b.name for b in default_libraries() if any(b.supports(*w) for w in work)} == libraries
-    assert {"mkl", "onednn", "openblas", "scipy", "mpich", "ring"} <= libraries
+    assert {"onednn", "openblas", "scipy", "mpich", "ring"} <= libraries
     assert {"all_reduce", "conv", "gemm", "recurrent", "sparse_gemm"} == {p.case.op for p in found}
     assert {"forward", "backward", "backward_data", "backward_weights"} == {p.case.direction for p in found}
 

@@ -1,12 +1,15 @@
-"""Libraries with a BLAS interface that exist on other machines only: NVPL and Accelerate."""
+"""Libraries that exist, or are wrong, on other machines only: NVPL, Accelerate, PyTorch."""
 
 import platform
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from deepbench.backends.torch import products
 from deepbench.core.backend import all_backends, find_backend
-from deepbench.core.errors import Unavailable
+from deepbench.core.case import parse_case
+from deepbench.core.errors import Unavailable, Unsupported
 from deepbench.machine import describe
 from deepbench.native import library
 
@@ -57,6 +60,31 @@ def test_nvpl_is_looked_for_where_its_wheel_has_it(monkeypatch):
         find_backend("nvpl").open()
     assert "DEEPBENCH_NVPL_PATH" == asked[0][0]
     assert "nvpl/lib/libnvpl_blas_ilp64_gomp.so*" in asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("machine", "precision", "k", "reason"),
+    [
+        ("aarch64", "f32", 33, "8 bits on Arm only with k a multiple of 16"),
+        ("arm64", "f16", 40, "8 bits on Arm only with k a multiple of 16"),
+        ("x86_64", "bf16", 33, "8 bits and bf16 only with k a multiple of 16"),
+        ("x86_64", "f32", 33, None),
+        ("aarch64", "f32", 32, None),
+    ],
+)
+def test_products_of_pytorch_that_would_be_wrong_on_arm_are_refused(monkeypatch, machine, precision, k, reason):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    case = parse_case(f"weight_only_gemm m=19 n=5 k={k} group={k} bits=8 forward {precision} torch threads=1")
+    tensors = {"a": None, "b": SimpleNamespace(device=SimpleNamespace(type="cpu")), "c": None, "scales": [None]}
+
+    def kernel():
+        return products.weight_only(None, tensors, {}, case)
+
+    if reason is None:
+        assert kernel().notes["implementation"] == "_weight_int8pack_mm"
+    else:
+        with pytest.raises(Unsupported, match=reason):
+            kernel()
 
 
 def test_platforms_are_named_as_wheels_name_them():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from itertools import pairwise
 from time import perf_counter
@@ -22,7 +23,7 @@ ROW_BYTES = 16
 # Groups and multiples of outputs that `_weight_int4pack_mm_for_cpu` takes.
 INT4_GROUPS, INT4_OUTPUTS = (32, 64, 128, 256), 16
 
-# With bf16, `_weight_int8pack_mm` reads that many inputs at a time.
+# `_weight_int8pack_mm` reads that many inputs at a time: with bf16, and with every type on Arm.
 INT8_INPUTS = 16
 
 
@@ -96,8 +97,10 @@ def weight_only(torch: Any, tensors: dict[str, Any], arrays: Arrays, case: Case)
     if p.bits == 8:
         if p.group != p.k:
             raise Unsupported("PyTorch has one scale for each output with 8 bits; choose group=k")
-        if case.precision.name == "bf16" and p.k % INT8_INPUTS:  # PyTorch 2.13 crashes
-            raise Unsupported(f"PyTorch takes 8 bits and bf16 only with k a multiple of {INT8_INPUTS}")
+        is_arm = platform.machine() in ("aarch64", "arm64")
+        if p.k % INT8_INPUTS and (is_arm or case.precision.name == "bf16"):  # PyTorch crashes, or is wrong on Arm
+            types = "8 bits on Arm" if is_arm else "8 bits and bf16"
+            raise Unsupported(f"PyTorch takes {types} only with k a multiple of {INT8_INPUTS}")
         a, scale = tensors["a"], tensors["scales"][0]
         return _returning(lambda: torch._weight_int8pack_mm(b, a, scale), c, "_weight_int8pack_mm")
     if p.group not in INT4_GROUPS or p.m % INT4_OUTPUTS:

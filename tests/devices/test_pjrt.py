@@ -122,7 +122,7 @@ def test_a_product_that_was_moved_out_of_the_loop_is_seen(inside, outside, kept)
 # ---- real plug-ins
 
 
-@pytest.mark.parametrize("path", plugins() or [None])
+@pytest.mark.parametrize("path", plugins() or [None], ids=lambda path: Path(path).name if path else "none")
 def test_a_real_plugin_is_found_and_its_clock_sees_no_fault(path, monkeypatch):
     if path is None:
         pytest.skip("needs a PJRT plug-in for CPUs: pip install xla-cpu-pjrt, or name one in DEEPBENCH_TEST_PJRT")
